@@ -1,26 +1,28 @@
-//! Accounts: made and seen by the operator, and each seen by itself.
+//! Accounts: made and seen by operators and platforms, and each seen by itself.
 
 pub(crate) mod keys;
 
 use crate::{
     app::App,
     audit::AuditOrigin,
-    auth::{AccountCtx, OperatorCtx},
+    auth::{AccountCtx, NewTenant, TenantsCtx},
     changes::{IfMatch, IfMatchParam, Versioned, until_unchanged},
     error::ApiError,
     json::{self, Body},
-    page::{List, NoFilter},
+    page::List,
     patch::patch_schema,
     path::Id,
     problems,
-    read::{self, Revision},
+    read::{self, Revision, Wanted},
     validate::Checks,
     views,
 };
 use axum::{extract::State, response::Response};
-use contract::{AccountView, DefaultsInput, ListBody, NewAccount, OwnAccountInput, schema};
+use contract::{
+    AccountView, DefaultsInput, ListBody, NameQuery, NewAccount, OwnAccountInput, QuotasInput, schema,
+};
 use domain::{
-    account::{Account, Scope},
+    account::{Account, Quotas, Scope},
     audit::Told,
     delivery_settings::DeliverySettings,
     id::AccountId,
@@ -28,6 +30,7 @@ use domain::{
 };
 use serde_json::{Value, json};
 use std::time::Duration;
+use store::StoreError;
 
 patch_schema!(AccountPatch as "AccountPatch" of NewAccount);
 patch_schema!(OwnAccountPatch as "OwnAccountPatch" of OwnAccountInput);
@@ -38,9 +41,33 @@ fn check(input: &NewAccount, current: Option<&Account>) -> Result<(), ApiError> 
     checks.uid(input.uid.as_deref(), current.and_then(|current| current.uid.as_deref()));
     checks.name("/name", &input.name);
     checks.range("/retention_days", input.retention_days, 1..=limits::RETENTION_DAYS_MAX);
+    checks.rate_limit(input.rate_limit);
+    check_quotas(&mut checks, &input.quotas);
     let current = current.map(|current| &current.defaults);
     checks.delivery_settings("/defaults", &read_defaults(&input.defaults), current, input.retention_days);
     checks.done()
+}
+
+fn check_quotas(checks: &mut Checks, quotas: &QuotasInput) {
+    let counts = [
+        ("/quotas/destinations", quotas.destinations, limits::DESTINATIONS_PER_ACCOUNT),
+        ("/quotas/routes", quotas.routes, limits::ROUTES_PER_ACCOUNT),
+    ];
+    for (pointer, count, most) in counts {
+        checks.range(pointer, count.unwrap_or(0) as usize, 0..=most);
+    }
+    let backlogs = [
+        ("/quotas/backlog_rows", quotas.backlog_rows, limits::BACKLOG_QUOTA_ROWS_MAX),
+        ("/quotas/backlog_bytes", quotas.backlog_bytes, limits::BACKLOG_QUOTA_BYTES_MAX),
+    ];
+    for (pointer, quota, most) in backlogs {
+        checks.range(pointer, quota.unwrap_or(1), 1..=most);
+    }
+}
+
+fn read_quotas(input: &QuotasInput) -> Quotas {
+    let QuotasInput { destinations, routes, backlog_rows, backlog_bytes } = *input;
+    Quotas { destinations, routes, backlog_rows, backlog_bytes }
 }
 
 fn read_defaults(input: &DefaultsInput) -> DeliverySettings {
@@ -51,17 +78,18 @@ fn read_defaults(input: &DefaultsInput) -> DeliverySettings {
     }
 }
 
-/// Make an account. Operators only.
+/// Make an account. Operators, or a platform with the scope `accounts:write`.
 #[utoipa::path(
     post, path = "/v1/accounts", operation_id = "create_account", tag = "accounts",
     request_body = NewAccount,
-    responses((status = 201, description = "Made.", body = AccountView), problems::Creating),
+    responses((status = 201, description = "Made.", body = AccountView), problems::CreatingCounted),
 )]
 pub(crate) async fn create(
     State(app): State<App>,
-    ctx: OperatorCtx,
+    ctx: TenantsCtx,
     Body(body): Body<Value>,
 ) -> Result<Versioned<AccountView>, ApiError> {
+    ctx.require(Scope::AccountsWrite)?;
     let input: NewAccount = json::patched(json!({}), body)?;
     check(&input, None)?;
     let now = app.now();
@@ -71,65 +99,94 @@ pub(crate) async fn create(
         uid: input.uid,
         retention_days: input.retention_days,
         defaults: read_defaults(&input.defaults),
+        rate_limit: input.rate_limit,
+        quotas: read_quotas(&input.quotas),
         ..Account::new(id, &input.name, data_key, now)
     };
     let entry = ctx.entry(&app, id, told(&account).made());
-    let account = app.store.create_account(&account, &entry).await?;
+    let account = app.store.create_account_within(app.config.accounts, &account, &entry).await?;
     Ok(Versioned::created(shown(&account)))
 }
 
-/// List all accounts, newest first. Operators only.
+/// The account of a uid that was new when it was asked for: made under this id, or by another request meanwhile.
+pub(crate) async fn of_new_uid(app: &App, id: AccountId, new: &NewTenant) -> Result<AccountId, ApiError> {
+    let data_key = app.secrets.master().new_data_key(id, &*app.dice);
+    let account = Account::new(id, &new.uid, data_key, app.now());
+    let account = Account { uid: Some(new.uid.clone()), ..account };
+    let entry = new.origin.entry(app, id, told(&account).made());
+    match app.store.create_account_within(app.config.accounts, &account, &entry).await {
+        Ok(made) => Ok(made.id),
+        Err(error @ (StoreError::Taken { .. } | StoreError::Full { .. })) => {
+            app.account_of_uid(&new.uid).await?.ok_or_else(|| error.into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// List all accounts, newest first. Operators, or a platform with the scope `accounts:read`.
 #[utoipa::path(
     get, path = "/v1/accounts", operation_id = "list_accounts", tag = "accounts",
-    params(crate::page_params::PageParams),
+    params(crate::page_params::PageParams, NameQuery),
     responses((status = 200, description = "A page.", body = ListBody<AccountView>), problems::Listing),
 )]
 pub(crate) async fn list(
     State(app): State<App>,
-    _: OperatorCtx,
-    list: List<NoFilter>,
+    ctx: TenantsCtx,
+    list: List<NameQuery>,
 ) -> Result<Response, ApiError> {
+    ctx.require(Scope::AccountsRead)?;
+    let wanted = Wanted::try_from(&list.filter)?;
     let room = app.answers.page(None).await?;
-    let found = read::accounts(&app, list.page(&app, None)?).await?;
-    room.json(&list.body(&app, None, found))
+    let found = read::accounts(&app, &wanted, list.page(&app, None)?).await?;
+    let searched_until = found.next.filter(|_| wanted.looks_through()).map(AccountId::made_at);
+    room.json(&ListBody { searched_until, ..list.body(&app, None, found) })
 }
 
-/// Read an account. Operators only.
+/// Read an account. Operators, or a platform with the scope `accounts:read`.
 #[utoipa::path(
     get, path = "/v1/accounts/{id}", operation_id = "get_account", tag = "accounts",
-    params(("id" = schema::AccountId, Path)),
+    params(("id" = schema::AccountRef, Path)),
     responses((status = 200, description = "The account.", body = AccountView), problems::Reading),
 )]
 pub(crate) async fn get(
     State(app): State<App>,
-    _: OperatorCtx,
+    ctx: TenantsCtx,
     Id(id): Id<AccountId>,
 ) -> Result<Versioned<AccountView>, ApiError> {
+    ctx.require(Scope::AccountsRead)?;
     read::account(&app, id).await.map(Versioned::ok)
 }
 
-/// Change an account. Operators only.
+/// Change an account. Operators, or a platform with the scope `accounts:write`.
 #[utoipa::path(
     patch, path = "/v1/accounts/{id}", operation_id = "update_account", tag = "accounts",
-    params(("id" = schema::AccountId, Path), IfMatchParam), request_body = AccountPatch,
+    params(("id" = schema::AccountRef, Path), IfMatchParam), request_body = AccountPatch,
     responses((status = 200, description = "As it is now.", body = AccountView), problems::Changing),
 )]
 pub(crate) async fn update(
     State(app): State<App>,
-    ctx: OperatorCtx,
+    ctx: TenantsCtx,
     Id(id): Id<AccountId>,
     if_match: IfMatch,
     Body(patch): Body<Value>,
 ) -> Result<Versioned<AccountView>, ApiError> {
+    ctx.require(Scope::AccountsWrite)?;
     change(&app, id, ctx.origin(), &if_match, |account| {
         let form = json!({
             "uid": account.uid, "name": account.name, "retention_days": account.retention_days,
-            "defaults": account.defaults,
+            "defaults": account.defaults, "rate_limit": account.rate_limit, "quotas": account.quotas,
         });
         let input: NewAccount = json::patched(form, patch.clone())?;
         check(&input, Some(&account))?;
         let account = account.with_defaults(read_defaults(&input.defaults));
-        Ok(Account { uid: input.uid, name: input.name, retention_days: input.retention_days, ..account })
+        Ok(Account {
+            uid: input.uid,
+            name: input.name,
+            retention_days: input.retention_days,
+            rate_limit: input.rate_limit,
+            quotas: read_quotas(&input.quotas),
+            ..account
+        })
     })
     .await
 }
@@ -165,7 +222,8 @@ pub(crate) async fn update_own(
             "name": account.name, "retention_days": account.retention_days, "defaults": account.defaults,
         });
         let OwnAccountInput { name, retention_days, defaults } = json::patched(form, patch.clone())?;
-        let input = NewAccount { uid: None, name, retention_days, defaults };
+        let input =
+            NewAccount { uid: account.uid.clone(), retention_days, defaults, ..NewAccount::new(&name) };
         check(&input, Some(&account))?;
         let account = account.with_defaults(read_defaults(&input.defaults));
         Ok(Account { name: input.name, retention_days: input.retention_days, ..account })
@@ -187,6 +245,7 @@ async fn change(
         let account = Account { updated_at: app.now(), ..decide(before.clone())? };
         let entry = origin.entry(app, id, told(&account).since(&told(&before)));
         let updated = app.store.update_account(&account, &entry).await;
+        app.account_written(id);
         if account.defaults == before.defaults {
             return Ok(updated?);
         }
@@ -200,7 +259,7 @@ async fn change(
 fn told(account: &Account) -> Told {
     Told::of(json!({
         "uid": account.uid, "name": account.name, "retention_days": account.retention_days,
-        "defaults": account.defaults,
+        "defaults": account.defaults, "rate_limit": account.rate_limit, "quotas": account.quotas,
     }))
 }
 

@@ -3,10 +3,11 @@
 use crate::{
     app::App,
     audit::AuditOrigin,
-    auth::{AccountCtx, Caller, OperatorCtx},
+    auth::{AccountCtx, Caller, OperatorCtx, no_account},
     error::ApiError,
     json::{self, Body},
     keys::KeyText,
+    named,
     page::{List, NoFilter},
     page_params::PageParams,
     path::Id,
@@ -30,7 +31,7 @@ use http::{StatusCode, request};
 use serde_json::{Value, json};
 use store::StoreError;
 
-/// Whose keys are meant: an account's, or the operator's own.
+/// Whose keys are meant: an account's, or those of the installation.
 pub(crate) enum KeyOwner {
     Account(AccountCtx),
     Operator(OperatorCtx),
@@ -42,6 +43,7 @@ impl FromRequestParts<App> for KeyOwner {
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
         match Caller::from_request_parts(parts, app).await? {
             Caller::Operator(ctx) => Ok(Self::Operator(ctx)),
+            Caller::Platform => Err(no_account()),
             Caller::Account(ctx) => {
                 ctx.require(Scope::KeysManage)?;
                 Ok(Self::Account(ctx))
@@ -68,7 +70,7 @@ impl KeyOwner {
 
 /// Make an API key. Scope `keys:manage`; a key makes no other that may do more than itself.
 ///
-/// An operator makes operator keys, or with `account_id` the keys of an account.
+/// An operator makes keys of operators and platforms, or with `account_id` the keys of an account.
 #[utoipa::path(
     post, path = "/v1/api-keys", operation_id = "create_api_key", tag = "api keys",
     request_body = schema::ApiKeyInput,
@@ -77,8 +79,9 @@ impl KeyOwner {
 pub(crate) async fn create(
     State(app): State<App>,
     owner: KeyOwner,
-    Body(body): Body<Value>,
+    Body(mut body): Body<Value>,
 ) -> Result<(StatusCode, Json<NewApiKeyView>), ApiError> {
+    resolve_references(&app, &owner, &mut body).await?;
     let input: ApiKeyInput = json::patched(json!({}), body)?;
     let now = app.now();
     let (kind, account_id) = check(&input, &owner, now)?;
@@ -106,7 +109,7 @@ pub(crate) async fn create(
     Ok((StatusCode::CREATED, Json(made)))
 }
 
-/// List API keys, newest first, revoked ones too. Scope `keys:manage`; an operator sees operator keys.
+/// List API keys, newest first, revoked ones too. Scope `keys:manage`; an operator sees those of operators and platforms.
 #[utoipa::path(
     get, path = "/v1/api-keys", operation_id = "list_api_keys", tag = "api keys",
     params(PageParams),
@@ -163,8 +166,9 @@ fn check(
         checks.refuse("/account_id", "not_allowed", "a key is made for the account that asks; leave it out");
     }
     match (kind, account_id) {
-        (KeyKind::Operator, Some(_)) => {
-            checks.refuse("/kind", "not_allowed", "operator keys are made by operators, and for no account");
+        (KeyKind::Operator | KeyKind::Platform, Some(_)) => {
+            let detail = "keys of operators and platforms are made by operators, and for no account";
+            checks.refuse("/kind", "not_allowed", detail);
         }
         (KeyKind::Account | KeyKind::Ingest, None) => {
             checks.refuse(
@@ -179,7 +183,7 @@ fn check(
         (KeyKind::Ingest, None) => {
             checks.refuse("/source_id", "missing_field", "an ingest key is bound to a source");
         }
-        (KeyKind::Account | KeyKind::Operator, Some(_)) => {
+        (KeyKind::Account | KeyKind::Operator | KeyKind::Platform, Some(_)) => {
             checks.refuse("/source_id", "not_allowed", "only an ingest key is bound to a source");
         }
         _ => {}
@@ -195,8 +199,12 @@ fn check(
 fn check_scopes(input: &ApiKeyInput, kind: KeyKind, checks: &mut Checks) {
     let Some(scopes) = &input.scopes else { return };
     match kind {
-        KeyKind::Account if scopes.is_empty() => {
+        KeyKind::Account | KeyKind::Platform if scopes.is_empty() => {
             checks.refuse("/scopes", "too_few", "a key without a scope can do nothing");
+        }
+        KeyKind::Account if !scopes.iter().all(|scope| scope.is_of_account()) => {
+            let detail = "`accounts:read` and `accounts:write` are scopes of platforms";
+            checks.refuse("/scopes", "not_allowed", detail);
         }
         KeyKind::Ingest if scopes.as_slice() != [Scope::IngestWrite] => {
             checks.refuse(
@@ -214,14 +222,25 @@ fn check_scopes(input: &ApiKeyInput, kind: KeyKind, checks: &mut Checks) {
 
 fn scopes(input: &ApiKeyInput, kind: KeyKind) -> Vec<Scope> {
     let mut scopes = match (kind, &input.scopes) {
-        (KeyKind::Account, Some(scopes)) => scopes.clone(),
-        (KeyKind::Account, None) => Scope::ALL.to_vec(),
+        (KeyKind::Account | KeyKind::Platform, Some(scopes)) => scopes.clone(),
+        (KeyKind::Account, None) => Scope::OF_ACCOUNT.to_vec(),
+        (KeyKind::Platform, None) => Scope::ALL.to_vec(),
         (KeyKind::Ingest, _) => vec![Scope::IngestWrite],
         (KeyKind::Operator, _) => Vec::new(),
     };
     scopes.sort_unstable();
     scopes.dedup();
     scopes
+}
+
+/// An operator may name the account by its uid, and whoever makes a key of a source may name that by its own.
+async fn resolve_references(app: &App, owner: &KeyOwner, body: &mut Value) -> Result<(), ApiError> {
+    if owner.account_id().is_none() {
+        named::resolve::<AccountId>(app, None, body, "/account_id").await?;
+    }
+    let named = || body["account_id"].as_str().and_then(|text| text.parse().ok());
+    let account = owner.account_id().or_else(named);
+    named::resolve::<SourceId>(app, account, body, "/source_id").await
 }
 
 /// What the key is bound to must be there.

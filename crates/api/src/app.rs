@@ -13,13 +13,14 @@ use crate::{
     ingest_url::SourceCache,
     installation_secrets::InstallationSecrets,
     metrics::Figures,
-    rate::{RateBuckets, RateMeters, RateStatus},
+    rate::{RateBuckets, RateMeter, RateMeters, RateStatus},
     request::OncePerSecond,
     stream::{self, Hub},
     teller,
 };
 use async_trait::async_trait;
 use domain::{
+    account::AccountLimits,
     address::AddressPolicy,
     delivery_settings::DeliverySettings,
     dice::Dice,
@@ -32,7 +33,7 @@ use domain::{
     time::{Clock, Timestamp},
     trace::Tracer,
 };
-use ingest::{Admission, Committer, Observer};
+use ingest::{Admission, Committer, IngestError, Observer, bounded_lookup};
 use sharing::SharedResource;
 use std::{
     ops::Deref,
@@ -66,9 +67,9 @@ pub struct AppState {
     pub(crate) tests: TestsUnderWay,
     pub(crate) config: ApiConfig,
     pub(crate) keys: Keys,
-    /// Accounts that are there, by id. A uid is looked up each time: it may be given to another account, which must not get
-    /// what is meant for the first.
+    /// Accounts that are there and are acted for, by id and by uid.
     pub(crate) acted_for: Cache<AccountId, ()>,
+    pub(crate) acted_for_uids: Cache<String, AccountId>,
     pub(crate) guesses: Guesses,
     pub(crate) refusals: Refusals,
     pub(crate) sources: SourceCache,
@@ -121,6 +122,8 @@ pub struct ApiConfig {
     pub answer_bytes: usize,
     /// How much of one account may wait to be delivered.
     pub backlog: BacklogCap,
+    /// How many accounts there may be.
+    pub accounts: usize,
     /// A day of an account's `retention_days`.
     pub retention_day: Duration,
     /// How long an idempotency key is kept at least; the chore that forgets keys goes by it.
@@ -151,6 +154,7 @@ impl ApiConfig {
             ingest_queue: limits::INGEST_QUEUE,
             answer_bytes: limits::ANSWERS_BYTES,
             backlog: BacklogCap::default(),
+            accounts: limits::ACCOUNTS,
             retention_day: limits::RETENTION_DAY,
             idempotency_window: limits::IDEMPOTENCY_WINDOW,
             defaults: DeliverySettings::default(),
@@ -315,6 +319,7 @@ impl App {
             config,
             keys,
             acted_for: Cache::of_credentials(limits::ACTED_FOR_CACHED),
+            acted_for_uids: Cache::of_credentials(limits::ACTED_FOR_CACHED),
             guesses: Guesses::new(),
             refusals: Refusals::default(),
             sources: SourceCache::new(),
@@ -359,14 +364,33 @@ impl App {
     }
 
     /// Whether this node takes an event of this account now, and this key and source may bring it: asked before the body
-    /// is read, so that what is refused costs little.
-    pub(crate) fn check_limits(
+    /// is read, so that what is refused costs little. Gives the meters with that of the account, whose limits come with the
+    /// snapshot by which its events are matched: nothing more is read for them.
+    pub(crate) async fn check_limits(
         &self,
         account: AccountId,
-        meters: &RateMeters,
-    ) -> Result<RateStatus, ApiError> {
-        self.full_backlogs.check(account)?;
-        self.rates.take(meters)
+        meters: RateMeters,
+    ) -> Result<(RateStatus, RateMeters), ApiError> {
+        let own = self.limits_of(account).await?;
+        self.full_backlogs.check(account, &own.quotas)?;
+        let meters = meters.with_account(RateMeter::of_account(account.uuid(), own.rate_limit));
+        self.rates.take(&meters).map(|rate_status| (rate_status, meters))
+    }
+
+    /// 429 if as much of the account waits as may.
+    pub(crate) async fn check_backlog(&self, account: AccountId) -> Result<(), ApiError> {
+        self.full_backlogs.check(account, &self.limits_of(account).await?.quotas)
+    }
+
+    async fn limits_of(&self, account: AccountId) -> Result<AccountLimits, ApiError> {
+        let snapshot = bounded_lookup(self.admission.snapshots().get(account)).await;
+        Ok(snapshot.map_err(IngestError::from)?.limits)
+    }
+
+    /// To be called after an account was written: here it counts at once, elsewhere within a second or with its next event.
+    pub(crate) fn account_written(&self, account: AccountId) {
+        self.acted_for_uids.retain(|_, id| *id != account);
+        self.admission.snapshots().mark_outdated(account);
     }
 
     /// Every write to an account's sources, destinations or routes passes through here, with the destinations whose
@@ -486,7 +510,12 @@ impl Background {
         let watching = {
             let (app, told) = (app.clone(), stop.clone());
             supervisor.start_draining(Loop::BacklogWatch, &stop, move |_| {
-                app.full_backlogs.clone().watch(app.store.clone(), app.clock.clone(), cap, told.clone())
+                let outdated = {
+                    let app = app.clone();
+                    move |account| app.admission.snapshots().mark_outdated(account)
+                };
+                let (store, clock) = (app.store.clone(), app.clock.clone());
+                app.full_backlogs.clone().watch(store, clock, cap, told.clone(), outdated)
             })
         };
         let summing_up = {

@@ -6,8 +6,13 @@
 pub(crate) mod refusals;
 
 use crate::{
-    app::App, auth::Caller, client_address::ClientAddress, error::ApiError, page::List,
-    page_params::PageParams, problems, read,
+    app::App,
+    auth::{Caller, no_account},
+    client_address::ClientAddress,
+    error::ApiError,
+    page::List,
+    page_params::PageParams,
+    problems, read,
 };
 use axum::{
     extract::{MatchedPath, State},
@@ -41,6 +46,11 @@ impl AuditOrigin {
             client: ClientAddress::noted(&parts.extensions).0,
             request_id: parts.extensions.get().copied(),
         }
+    }
+
+    /// For what is done beside the operation that was asked for: the name of the one that does it alone.
+    pub(crate) fn with_action(self, action: &'static str) -> Self {
+        Self { action, ..self }
     }
 
     /// What is to be written down. `difference` is that of [`domain::audit::Told`].
@@ -100,6 +110,7 @@ pub(crate) async fn list(
             (Some(account), Some(account))
         }
         Caller::Operator(_) => (None, list.filter.account_id),
+        Caller::Platform => return Err(no_account()),
     };
     let filter = filter(&list.filter)?;
     let room = app.answers.page(asking).await?;
@@ -110,9 +121,10 @@ pub(crate) async fn list(
 fn filter(query: &AuditQuery) -> Result<AuditFilter, ApiError> {
     let actor = query.actor.as_deref().map(|text| match text {
         "operator" => Ok(AuditActor::AnyOperator),
+        "platform" => Ok(AuditActor::AnyPlatform),
         "system" => Ok(AuditActor::System),
         id => id.parse().map(AuditActor::Key).map_err(|_| {
-            let detail = "expected the id of a key, `operator` or `system`";
+            let detail = "expected the id of a key, `operator`, `platform` or `system`";
             ApiError::invalid_field("/actor", "invalid_value", detail)
         }),
     });

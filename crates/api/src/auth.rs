@@ -1,4 +1,5 @@
-//! Which key asks. Handlers learn it from an [`AccountCtx`] or an [`OperatorCtx`], which only this module can make.
+//! Which key asks. Handlers learn it from an [`AccountCtx`], an [`OperatorCtx`] or a [`TenantsCtx`], which only this module
+//! can make.
 //!
 //! A presented key is parsed, its checksum is checked (fakes cost no lookup), it is looked up through a cache of half a
 //! second, and its secret's hash is compared in constant time, against a dummy if there is no such key. What is none is
@@ -13,14 +14,16 @@ use crate::{
     error::ApiError,
     keys::{LOOKUP_LENGTH, PresentedKey},
     place::Place,
+    query::Parameters,
     rate::{RateMeter, RateMeters},
     router::ListenAddress,
+    validate::is_uid,
 };
 use axum::extract::FromRequestParts;
 use domain::{
     account::{ApiKey, KeyKind, Scope},
     audit::{Actor, AuditEntry},
-    id::{AccountId, ApiKeyId, SourceId},
+    id::{AccountId, ApiKeyId, SourceId, looks_like_id},
     limits,
     time::Timestamp,
 };
@@ -33,12 +36,12 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use store::Catalog;
+use store::{Catalog, StoreError};
 use subtle::ConstantTimeEq;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Names the account that an operator acts for.
+/// Names the account that an operator or a platform acts for.
 const POSTHASTE_ACCOUNT: HeaderName = HeaderName::from_static("posthaste-account");
 
 /// A caller that acts for an account, within the scopes of its key.
@@ -63,6 +66,11 @@ impl AccountCtx {
 
     pub fn key_id(&self) -> ApiKeyId {
         self.key.key.id
+    }
+
+    /// It acts for an account that is not its own, and is no operator.
+    pub(crate) fn is_platform(&self) -> bool {
+        self.key.key.kind == KeyKind::Platform
     }
 
     pub fn scopes(&self) -> &[Scope] {
@@ -118,21 +126,42 @@ impl OperatorCtx {
         &self.origin
     }
 
-    /// What the audit log is to say of this request.
-    pub(crate) fn entry(&self, app: &App, object_id: impl Display, difference: Option<String>) -> AuditEntry {
-        self.origin.entry(app, object_id, difference)
-    }
-
     pub fn key_id(&self) -> ApiKeyId {
         self.key_id
     }
 }
 
-/// An account's key or an operator's.
+/// A caller that has to do with accounts as such: an operator, or a platform within its scopes.
+#[derive(Debug, Clone)]
+pub(crate) struct TenantsCtx {
+    key: Arc<KnownKey>,
+    origin: AuditOrigin,
+}
+
+impl TenantsCtx {
+    /// 403 unless the key has this scope.
+    pub(crate) fn require(&self, scope: Scope) -> Result<(), ApiError> {
+        self.key.require(scope)
+    }
+
+    pub(crate) fn origin(&self) -> &AuditOrigin {
+        &self.origin
+    }
+
+    /// What the audit log is to say of this request.
+    pub(crate) fn entry(&self, app: &App, object_id: impl Display, difference: Option<String>) -> AuditEntry {
+        self.origin.entry(app, object_id, difference)
+    }
+}
+
+/// Whoever has a key that is more than one of a source.
 #[derive(Debug, Clone)]
 pub enum Caller {
+    /// A key of an account, or one that acts for it.
     Account(AccountCtx),
     Operator(OperatorCtx),
+    /// A platform that does not say for whom it acts.
+    Platform,
 }
 
 /// A caller that may bring events in: an account's key with `ingest:write`, or a key bound to one source.
@@ -143,6 +172,15 @@ pub(crate) struct PublishCtx {
     pub(crate) source_id: Option<SourceId>,
     /// The limits of the key, and of its source.
     pub(crate) meters: RateMeters,
+    /// The account is not there yet, and is to be made with its first event.
+    pub(crate) new_account: Option<NewTenant>,
+}
+
+/// An account that was named by a uid that is new.
+#[derive(Debug, Clone)]
+pub(crate) struct NewTenant {
+    pub(crate) uid: String,
+    pub(crate) origin: AuditOrigin,
 }
 
 impl FromRequestParts<App> for Caller {
@@ -152,7 +190,7 @@ impl FromRequestParts<App> for Caller {
         let key = authenticate(app, parts).await?;
         let acts_for = acts_for(app, parts, &key).await?;
         match (key.key.kind, key.key.account_id.or(acts_for)) {
-            (KeyKind::Account | KeyKind::Operator, Some(account_id)) => {
+            (KeyKind::Account | KeyKind::Operator | KeyKind::Platform, Some(account_id)) => {
                 // Whose share of the node the body takes, which is read after this.
                 parts.extensions.insert(account_id);
                 let place = Place::take(&app.requests, account_id).await?;
@@ -160,7 +198,8 @@ impl FromRequestParts<App> for Caller {
                 let origin = AuditOrigin::of(parts, key.actor());
                 Ok(Self::Account(AccountCtx { account_id, key, origin, _place: Some(place) }))
             }
-            (KeyKind::Operator, _) => Ok(Self::Operator(OperatorCtx::new(key.key.id, parts))),
+            (KeyKind::Operator, None) => Ok(Self::Operator(OperatorCtx::new(key.key.id, parts))),
+            (KeyKind::Platform, None) => Ok(Self::Platform),
             _ => Err(ApiError::scope_missing("an ingest key can only bring events in")),
         }
     }
@@ -172,7 +211,7 @@ impl FromRequestParts<App> for AccountCtx {
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
         match Caller::from_request_parts(parts, app).await? {
             Caller::Account(ctx) => Ok(ctx),
-            Caller::Operator(_) => Err(no_account()),
+            Caller::Operator(_) | Caller::Platform => Err(no_account()),
         }
     }
 }
@@ -183,14 +222,33 @@ impl FromRequestParts<App> for OperatorCtx {
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
         let key = authenticate(app, parts).await?;
         match key.key.kind {
-            KeyKind::Operator if parts.headers.contains_key(POSTHASTE_ACCOUNT) => {
-                Err(ApiError::invalid_header(
-                    "this is about the installation: `Posthaste-Account` has no meaning here, leave it out",
-                ))
-            }
-            KeyKind::Operator => Ok(Self::new(key.key.id, parts)),
+            KeyKind::Operator => about_the_installation(parts).map(|()| Self::new(key.key.id, parts)),
             _ => Err(ApiError::scope_missing("this needs an operator's key")),
         }
+    }
+}
+
+impl FromRequestParts<App> for TenantsCtx {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
+        let key = authenticate(app, parts).await?;
+        if !key.key.kind.is_of_installation() {
+            return Err(ApiError::scope_missing("this needs a key of an operator or a platform"));
+        }
+        about_the_installation(parts)?;
+        let origin = AuditOrigin::of(parts, key.actor());
+        Ok(Self { key, origin })
+    }
+}
+
+/// 400 for an account that is named where there is none to act for.
+fn about_the_installation(parts: &request::Parts) -> Result<(), ApiError> {
+    match parts.headers.contains_key(POSTHASTE_ACCOUNT) {
+        true => Err(ApiError::invalid_header(
+            "this is about the installation: `Posthaste-Account` has no meaning here, leave it out",
+        )),
+        false => Ok(()),
     }
 }
 
@@ -199,19 +257,26 @@ impl FromRequestParts<App> for PublishCtx {
 
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
         let key = authenticate(app, parts).await?;
-        let acts_for = acts_for(app, parts, &key).await?;
+        let (acts_for, new_account) = match creates_account(parts)? {
+            false => (acts_for(app, parts, &key).await?, None),
+            true => {
+                key.require(Scope::AccountsWrite)?;
+                acts_for_new(app, parts, &key).await?
+            }
+        };
         let meter = RateMeter::of_key(key.key.id.uuid(), key.key.rate_limit);
         match (key.key.kind, key.key.account_id.or(acts_for), key.key.source_id) {
-            (KeyKind::Account | KeyKind::Operator, Some(account_id), _) => {
+            (KeyKind::Account | KeyKind::Operator | KeyKind::Platform, Some(account_id), _) => {
                 key.require(Scope::IngestWrite)?;
-                Ok(Self { account_id, source_id: None, meters: RateMeters::new(meter, None) })
+                let meters = RateMeters::new(meter, None);
+                Ok(Self { account_id, source_id: None, meters, new_account })
             }
             (KeyKind::Ingest, Some(account_id), Some(source_id)) => {
                 let source = app.open_source(account_id, source_id).await?;
                 let meters = RateMeters::new(meter, source.meter());
-                Ok(Self { account_id, source_id: Some(source_id), meters })
+                Ok(Self { account_id, source_id: Some(source_id), meters, new_account })
             }
-            (KeyKind::Operator, None, _) => Err(no_account()),
+            (KeyKind::Operator | KeyKind::Platform, None, _) => Err(no_account()),
             _ => Err(ApiError::scope_missing("this needs the key of an account or of a source")),
         }
     }
@@ -236,46 +301,105 @@ async fn authenticate(app: &App, parts: &request::Parts) -> Result<Arc<KnownKey>
     Ok(known)
 }
 
-/// The account that an operator acts for: named by its id or its uid, and an id counts first.
+/// Whether `create_account=true` is asked for. Nearly always there is no query, and nothing to read.
+fn creates_account(parts: &request::Parts) -> Result<bool, ApiError> {
+    let Some(query) = parts.uri.query() else { return Ok(false) };
+    match Parameters::of(Some(query)).take("create_account")?.as_deref() {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(ApiError::invalid_field("/create_account", "invalid_value", "expected true or false")),
+    }
+}
+
+/// The account that a key of the installation acts for: named by its id or its uid, and an id counts first.
 async fn acts_for(app: &App, parts: &request::Parts, key: &KnownKey) -> Result<Option<AccountId>, ApiError> {
+    let Some(named) = named_account(parts, key)? else { return Ok(None) };
+    let account = find_account(app, named).await?.ok_or_else(|| ApiError::no_such("account"))?;
+    recognise(parts, account);
+    Ok(Some(account))
+}
+
+/// The same; what has a uid that is new is to be made, under an id that it gets now.
+async fn acts_for_new(
+    app: &App,
+    parts: &request::Parts,
+    key: &KnownKey,
+) -> Result<(Option<AccountId>, Option<NewTenant>), ApiError> {
+    let Some(named) = named_account(parts, key)? else { return Ok((None, None)) };
+    if let Some(account) = find_account(app, named).await? {
+        recognise(parts, account);
+        return Ok((Some(account), None));
+    }
+    if looks_like_id(named) {
+        return Err(ApiError::no_such("account"));
+    }
+    if !is_uid(named) {
+        let detail = format!("an account's uid has 1 to {} of A-Z a-z 0-9 . _ -", limits::UID_BYTES);
+        return Err(ApiError::invalid_header(detail));
+    }
+    let origin = AuditOrigin::of(parts, key.actor()).with_action("create_account");
+    let id = AccountId::at(app.now(), app.dice.bits());
+    Ok((Some(id), Some(NewTenant { uid: named.to_owned(), origin })))
+}
+
+fn recognise(parts: &request::Parts, account: AccountId) {
+    if let Some(recognised) = parts.extensions.get::<Recognised>() {
+        recognised.acting_for(account);
+    }
+}
+
+/// What the header says, of a key that may act for others.
+fn named_account<'p>(parts: &'p request::Parts, key: &KnownKey) -> Result<Option<&'p str>, ApiError> {
     let mut named = parts.headers.get_all(POSTHASTE_ACCOUNT).iter();
     let (named, None) = (named.next(), named.next()) else {
         return Err(ApiError::invalid_header("`posthaste-account` names one account"));
     };
     let Some(named) = named else { return Ok(None) };
-    if key.key.kind != KeyKind::Operator {
-        let detail =
-            "this key acts for its own account: leave `posthaste-account` out, or use an operator's key";
+    if !key.key.kind.is_of_installation() {
+        let detail = "this key acts for its own account: leave `posthaste-account` out, or use a key of an operator or a \
+                      platform";
         return Err(ApiError::scope_missing(detail));
     }
-    let named =
-        named.to_str().map_err(|_| ApiError::invalid_header("`posthaste-account` is an id or a uid"))?;
-    let account = match named.parse() {
-        Ok(id) if app.acted_for.get(&id).is_some() => id,
-        Ok(id) => {
-            let found = bounded_lookup(app.store.account(id)).await?;
-            app.acted_for.put(found.id, ());
-            found.id
-        }
-        Err(_) => {
-            let found = bounded_lookup(app.store.account_by_uid(named)).await?;
-            found.ok_or_else(|| ApiError::no_such("account"))?.id
-        }
-    };
-    if let Some(recognised) = parts.extensions.get::<Recognised>() {
-        recognised.acting_for(account);
-    }
-    Ok(Some(account))
+    named.to_str().map(Some).map_err(|_| ApiError::invalid_header("`posthaste-account` is an id or a uid"))
 }
 
-/// 400: an operator who does not say for whom.
-fn no_account() -> ApiError {
+/// None: no account has this id or uid.
+async fn find_account(app: &App, named: &str) -> Result<Option<AccountId>, ApiError> {
+    let Ok(id) = named.parse() else { return app.account_of_uid(named).await };
+    if app.acted_for.get(&id).is_some() {
+        return Ok(Some(id));
+    }
+    match bounded_lookup(app.store.account(id)).await {
+        Ok(found) => {
+            app.acted_for.put(found.id, ());
+            Ok(Some(found.id))
+        }
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// 400: somebody who acts for others and does not say for whom.
+pub(crate) fn no_account() -> ApiError {
     ApiError::invalid_header(
         "this is about an account: name the one you act for by its id or uid in the header `Posthaste-Account`",
     )
 }
 
 impl App {
+    /// Whose uid that is. Remembered as long as a key is: an account that gives its uid up, and the one that gets it, are told
+    /// apart at once by the node where that was done, and within a second by the others.
+    pub(crate) async fn account_of_uid(&self, uid: &str) -> Result<Option<AccountId>, ApiError> {
+        if let Some(id) = self.acted_for_uids.get(uid) {
+            return Ok(Some(id));
+        }
+        let found = bounded_lookup(self.store.account_by_uid(uid)).await?.map(|account| account.id);
+        if let Some(id) = found {
+            self.acted_for_uids.put(uid.to_owned(), id);
+        }
+        Ok(found)
+    }
+
     /// The key that was presented; None if it is none.
     async fn presented_key(
         &self,
@@ -346,17 +470,18 @@ pub(crate) struct KnownKey {
 }
 
 impl KnownKey {
-    /// An operator may do in an account whatever a key of its own may.
+    /// An operator may do whatever there is a scope for.
     fn scopes(&self) -> &[Scope] {
         match self.key.kind {
             KeyKind::Operator => &Scope::ALL,
-            KeyKind::Account | KeyKind::Ingest => &self.key.scopes,
+            KeyKind::Account | KeyKind::Ingest | KeyKind::Platform => &self.key.scopes,
         }
     }
 
     fn actor(&self) -> Actor {
         match self.key.kind {
             KeyKind::Operator => Actor::Operator(self.key.id),
+            KeyKind::Platform => Actor::Platform(self.key.id),
             KeyKind::Account | KeyKind::Ingest => Actor::Key(self.key.id),
         }
     }

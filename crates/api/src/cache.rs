@@ -2,6 +2,7 @@
 
 use domain::limits;
 use std::{
+    borrow::Borrow,
     collections::HashMap,
     hash::Hash,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -39,7 +40,10 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
     }
 
     /// None: to be read, and [`Cache::put`].
-    pub(crate) fn get(&self, key: &K) -> Option<V> {
+    pub(crate) fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
         let mut entries = self.lock();
         let entry = entries.get_mut(key)?;
         let age = entry.since.elapsed();

@@ -16,17 +16,17 @@ use crate::{
     changes::{IfMatch, IfMatchParam, Versioned, until_unchanged},
     error::ApiError,
     json::Body,
-    page::{List, NoFilter},
+    page::List,
     page_params::PageParams,
     patch::patch_schema,
     path::Id,
     problems,
-    read::{self, Revision},
+    read::{self, Revision, Wanted},
     views::{self, LaneSummary},
 };
 use auth::Sealer;
 use axum::{extract::State, response::Response};
-use contract::{DestinationView, ListBody, NewDestination, schema};
+use contract::{DestinationQuery, DestinationView, ListBody, NewDestination, schema};
 use domain::{
     account::Scope,
     destination::Destination,
@@ -77,24 +77,26 @@ pub(crate) async fn create(
 /// List destinations, newest first. Scope `destinations:read`.
 #[utoipa::path(
     get, path = "/v1/destinations", operation_id = "list_destinations", tag = "destinations",
-    params(PageParams),
+    params(PageParams, DestinationQuery),
     responses((status = 200, description = "A page.", body = ListBody<DestinationView>), problems::Listing),
 )]
 pub(crate) async fn list(
     State(app): State<App>,
     ctx: AccountCtx,
-    list: List<NoFilter>,
+    list: List<DestinationQuery>,
 ) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::DestinationsRead)?;
     let room = app.answers.page(account).await?;
-    let found = read::destinations(&app, account, list.page(&app, account)?).await?;
-    room.json(&list.body(&app, account, found))
+    let wanted = Wanted::try_from(&list.filter)?;
+    let found = read::destinations(&app, account, &wanted, list.page(&app, account)?).await?;
+    let searched_until = found.next.filter(|_| wanted.looks_through()).map(DestinationId::made_at);
+    room.json(&ListBody { searched_until, ..list.body(&app, account, found) })
 }
 
 /// Read a destination. Scope `destinations:read`.
 #[utoipa::path(
     get, path = "/v1/destinations/{id}", operation_id = "get_destination", tag = "destinations",
-    params(("id" = schema::DestinationId, Path)),
+    params(("id" = schema::DestinationRef, Path)),
     responses((status = 200, description = "The destination.", body = DestinationView), problems::Reading),
 )]
 pub(crate) async fn get(
@@ -109,7 +111,7 @@ pub(crate) async fn get(
 /// Change a destination. Secrets that the patch leaves out are kept. Scope `destinations:write`.
 #[utoipa::path(
     patch, path = "/v1/destinations/{id}", operation_id = "update_destination", tag = "destinations",
-    params(("id" = schema::DestinationId, Path), IfMatchParam), request_body = DestinationPatch,
+    params(("id" = schema::DestinationRef, Path), IfMatchParam), request_body = DestinationPatch,
     responses((status = 200, description = "As it is now.", body = DestinationView), problems::ChangingDestination),
 )]
 pub(crate) async fn update(
@@ -138,7 +140,7 @@ pub(crate) async fn update(
 /// Remove a destination and its routes. What still waits for it is cancelled. Scope `destinations:write`.
 #[utoipa::path(
     delete, path = "/v1/destinations/{id}", operation_id = "delete_destination", tag = "destinations",
-    params(("id" = schema::DestinationId, Path), IfMatchParam),
+    params(("id" = schema::DestinationRef, Path), IfMatchParam),
     responses((status = 204, description = "Removed."), problems::Switching),
 )]
 pub(crate) async fn delete(

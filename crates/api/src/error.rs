@@ -214,6 +214,9 @@ impl From<&StoreError> for ApiError {
         match *error {
             StoreError::NotFound { what } => Self::no_such(what),
             StoreError::Taken { constraint } => Self::uid_taken(format!("this {constraint} is taken")),
+            StoreError::Full { what: "accounts" } => {
+                Self::quota_exceeded("there are as many accounts as `limits.accounts` says")
+            }
             StoreError::Full { what } => {
                 Self::quota_exceeded(format!("the account has as many {what} as it may"))
             }

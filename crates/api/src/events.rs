@@ -1,7 +1,7 @@
 //! Events as they are kept: listed, read, downloaded byte for byte, and delivered again.
 
 use crate::{
-    app::App, auth::AccountCtx, error::ApiError, optional_body::OptionalBody, page::List,
+    app::App, auth::AccountCtx, error::ApiError, json, named, optional_body::OptionalBody, page::List,
     page_params::PageParams, path::Id, payload_body::PayloadBody, problems, read, replays, validate::Checks,
 };
 use axum::{
@@ -14,10 +14,11 @@ use contract::{EventDetailView, EventQuery, EventReplayInput, EventView, ListBod
 use domain::{
     account::Scope,
     delivery::Status,
-    id::{AccountId, EventId},
+    id::{AccountId, DestinationId, EventId},
     limits,
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde_json::{Value, json};
 use store::{DeliveryFilter, Page, Selection, StoreError};
 
 /// List events, newest first. Different filters narrow, a repeated one widens. `metadata.<key>=<value>` finds events by a
@@ -107,10 +108,12 @@ pub(crate) async fn replay(
     ctx: AccountCtx,
     Id(id): Id<EventId>,
     headers: HeaderMap,
-    OptionalBody(body): OptionalBody<EventReplayInput>,
+    OptionalBody(body): OptionalBody<Option<Value>>,
 ) -> Result<(StatusCode, Json<ReplayView>), ApiError> {
     let account = ctx.require(Scope::DeliveriesRetry)?;
-    let some = body.destination_ids;
+    let mut body = body.unwrap_or_else(|| json!({}));
+    named::resolve::<DestinationId>(&app, Some(account), &mut body, "/destination_ids").await?;
+    let some = json::from_value::<EventReplayInput>(body)?.destination_ids;
     let mut checks = Checks::default();
     checks.filter_values("/destination_ids", some.as_ref().map_or(0, Vec::len));
     if some.as_ref().is_some_and(Vec::is_empty) {

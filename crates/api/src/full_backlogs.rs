@@ -4,18 +4,22 @@
 //! is looked at); a request costs a look at a set that is mostly empty. So a cap is exceeded by what comes in within two
 //! seconds, and no request waits for a count.
 //!
+//! An account with a quota of its own is known by the events that it brings in: it is looked at with the others as long as some
+//! come. One that is not among the largest is counted, if its quota is small.
+//!
 //! That events were refused is noted with the next look, to be told to those who want to be told: once in a while,
 //! however many there were.
 
 use crate::error::ApiError;
 use domain::{
+    account::Quotas,
     id::AccountId,
     limits,
     operations::OperationalNote,
     time::{Clock, Timestamp},
 };
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
@@ -31,12 +35,20 @@ pub(crate) struct FullBacklogs {
     full: RwLock<HashSet<AccountId>>,
     /// It was asked for since the last look.
     asked: AtomicBool,
+    /// Of the accounts that brought something in since the last look and have quotas of their own.
+    quotas: Mutex<HashMap<AccountId, Quotas>>,
     /// Accounts of which something was refused and that was not noted yet.
     refused: Mutex<HashSet<AccountId>>,
 }
 
 impl FullBacklogs {
-    pub(crate) fn check(&self, account: AccountId) -> Result<(), ApiError> {
+    pub(crate) fn check(&self, account: AccountId, quotas: &Quotas) -> Result<(), ApiError> {
+        if quotas.bounds_backlog() {
+            let mut known = self.quotas.lock().unwrap_or_else(PoisonError::into_inner);
+            if known.len() < limits::BACKLOG_QUOTAS {
+                known.insert(account, *quotas);
+            }
+        }
         if !self.is_full(account) {
             return Ok(());
         }
@@ -46,7 +58,7 @@ impl FullBacklogs {
         }
         drop(refused);
         let detail = "as much waits to be delivered as may: send it again when some of it is, or raise limits.backlog_rows \
-                      or limits.backlog_bytes";
+                      or limits.backlog_bytes, or the quotas of the account";
         Err(ApiError::backlog_full(detail).retry_after(limits::RETRY_AFTER_BACKLOG_SECONDS))
     }
 
@@ -64,6 +76,7 @@ impl FullBacklogs {
         clock: Arc<dyn Clock>,
         cap: BacklogCap,
         stop: CancellationToken,
+        outdated: impl Fn(AccountId),
     ) {
         let mut ticks = interval(limits::BACKLOG_LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -71,6 +84,8 @@ impl FullBacklogs {
             supervisor::failpoint();
             if self.asked.swap(false, Ordering::Relaxed) {
                 self.look(&*store, cap, clock.now()).await;
+                // No event of theirs is committed, by which it would be found that their quotas are others by now.
+                self.full.read().unwrap_or_else(PoisonError::into_inner).iter().copied().for_each(&outdated);
             }
         }
     }
@@ -82,8 +97,11 @@ impl FullBacklogs {
             Err(error) => return tracing::debug!(%error, "the backlog could not be looked at"),
         };
         self.note_refusals(store, &found, now).await;
-        let full = found.iter().filter(|backlog| cap.is_reached(backlog));
-        let now: HashSet<AccountId> = full.map(|backlog| backlog.account_id).collect();
+        let quotas = std::mem::take(&mut *self.quotas.lock().unwrap_or_else(PoisonError::into_inner));
+        let cap_of = |account| quotas.get(account).map_or(cap, |quotas| cap.of(quotas));
+        let full = found.iter().filter(|backlog| cap_of(&backlog.account_id).is_reached(backlog));
+        let mut now: HashSet<AccountId> = full.map(|backlog| backlog.account_id).collect();
+        now.extend(full_of_few(store, &found, &quotas).await);
         let mut full = self.full.write().unwrap_or_else(PoisonError::into_inner);
         for backlog in found.iter().filter(|backlog| now.contains(&backlog.account_id)) {
             let (account_id, rows, bytes) = (backlog.account_id, backlog.rows, backlog.bytes);
@@ -113,6 +131,28 @@ impl FullBacklogs {
     }
 }
 
+/// Those that have reached a small quota and are not among the accounts that were found.
+async fn full_of_few(
+    store: &dyn Store,
+    found: &[AccountBacklog],
+    quotas: &HashMap<AccountId, Quotas>,
+) -> Vec<AccountId> {
+    let found: HashSet<AccountId> = found.iter().map(|backlog| backlog.account_id).collect();
+    let small =
+        |quotas: &Quotas| quotas.backlog_rows.filter(|rows| *rows <= limits::BACKLOG_QUOTA_COUNTED_ROWS);
+    let others = quotas.iter().filter(|(account, _)| !found.contains(account));
+    let counted = others.filter_map(|(account, quotas)| Some((*account, small(quotas)?)));
+    let mut full = Vec::new();
+    for (account, rows) in counted.take(limits::BACKLOG_QUOTAS_COUNTED) {
+        match store.count_waiting(account, rows as usize).await {
+            Ok(waiting) if waiting >= rows => full.push(account),
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, account_id = %account, "a backlog could not be counted"),
+        }
+    }
+    full
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,11 +172,11 @@ mod tests {
         let (account, now) = (AccountId::at(Still.now(), 1), Still.now());
         store.set_operations_account(Some(account)).await.expect("it is set");
         let backlogs = FullBacklogs::default();
-        assert!(backlogs.check(account).is_ok());
+        assert!(backlogs.check(account, &Quotas::default()).is_ok());
         backlogs.full.write().expect("nobody panics").insert(account);
         let cap = BacklogCap { rows: 0, bytes: 0 };
         for seconds in [0, 2, 4, limits::BACKLOG_FULL_TOLD.as_secs()] {
-            assert!(backlogs.check(account).is_err());
+            assert!(backlogs.check(account, &Quotas::default()).is_err());
             backlogs.full.write().expect("nobody panics").insert(account);
             let later = now.floor(limits::BACKLOG_FULL_TOLD).plus(std::time::Duration::from_secs(seconds));
             backlogs.look(&store, cap, later).await;

@@ -52,12 +52,11 @@ pub(crate) async fn ingest(
         body::keep_if_admitted(app.admission.check_wait().map_err(ApiError::from), headers, body).await?;
     body::check_announced_size(&body, app.config.body_limit)?;
     let source = app.source_by_token(&token, ClientAddress::noted(&parts.extensions)).await?;
-    let within_limits = app
-        .admission
-        .check_wait_of(source.account_id)
-        .map_err(ApiError::from)
-        .and_then(|()| app.check_limits(source.account_id, &RateMeters::new(None, source.meter())));
-    let (rate_status, body) = body::keep_if_admitted(within_limits, headers, body).await?;
+    let within_limits = match app.admission.check_wait_of(source.account_id) {
+        Ok(()) => app.check_limits(source.account_id, RateMeters::new(None, source.meter())).await,
+        Err(error) => Err(error.into()),
+    };
+    let ((rate_status, _), body) = body::keep_if_admitted(within_limits, headers, body).await?;
     body::check_unencoded(headers)?;
     let given_key = event_text::idempotency_key(headers)?;
     let content_type = event_text::content_type(headers)?;

@@ -71,9 +71,10 @@ impl KeyText {
             lookup: self.parts().lookup().into(),
             hash: secrets.hash(secret.as_bytes()).to_vec(),
             scopes: match kind {
-                KeyKind::Account => Scope::ALL.to_vec(),
+                KeyKind::Account => Scope::OF_ACCOUNT.to_vec(),
                 KeyKind::Ingest => vec![Scope::IngestWrite],
                 KeyKind::Operator => Vec::new(),
+                KeyKind::Platform => Scope::ALL.to_vec(),
             },
             source_id: None,
             rate_limit: None,
@@ -125,13 +126,14 @@ impl fmt::Debug for PresentedKey<'_> {
     }
 }
 
-const KINDS: [KeyKind; 3] = [KeyKind::Account, KeyKind::Ingest, KeyKind::Operator];
+const KINDS: [KeyKind; 4] = KeyKind::ALL;
 
 pub const fn prefix(kind: KeyKind) -> &'static str {
     match kind {
         KeyKind::Account => "phk_",
         KeyKind::Ingest => "phi_",
         KeyKind::Operator => "pho_",
+        KeyKind::Platform => "php_",
     }
 }
 

@@ -34,6 +34,7 @@ pub mod installation_secrets;
 pub mod json;
 pub mod keys;
 mod metrics;
+mod named;
 pub mod page;
 pub mod path;
 mod place;

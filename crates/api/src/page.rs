@@ -3,7 +3,7 @@
 //! A cursor is the key to go on before, with a tag over it, the account, the path and the filters, under a key of the
 //! installation: it cannot be made up, and not be carried to another account, list or filter.
 
-use crate::{app::App, error::ApiError, query::Parameters, read::Listed};
+use crate::{app::App, error::ApiError, named::Filters, query::Parameters, read::Listed};
 use axum::extract::FromRequestParts;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use contract::ListBody;
@@ -35,25 +35,44 @@ pub struct List<T> {
     bound_to: String,
 }
 
-impl<T: DeserializeOwned> FromRequestParts<App> for List<T> {
+impl<T: DeserializeOwned + Filters> FromRequestParts<App> for List<T> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut request::Parts, _: &App) -> Result<Self, ApiError> {
-        Self::of(parts.uri.path(), parts.uri.query())
+    async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
+        let mut list = UnreadList::of(parts.uri.path(), parts.uri.query())?;
+        // Known by now: the caller is asked for before the list in every handler.
+        T::resolve(app, parts.extensions.get().copied(), &mut list.filters).await?;
+        list.read()
     }
 }
 
+/// A list whose filters are still texts.
+struct UnreadList {
+    filters: Parameters,
+    limit: usize,
+    cursor: Option<String>,
+    bound_to: String,
+}
+
+#[cfg(any(test, fuzzing))]
 impl<T: DeserializeOwned> List<T> {
+    #[cfg(test)]
+    fn of(path: &str, query: Option<&str>) -> Result<Self, ApiError> {
+        UnreadList::of(path, query)?.read()
+    }
+
     #[cfg(fuzzing)]
     pub(crate) fn of_text(path: &str, query: &str) -> Result<Self, ApiError> {
-        let list = Self::of(path, Some(query))?;
+        let list: Self = UnreadList::of(path, Some(query))?.read()?;
         if let Some(cursor) = &list.cursor {
             let bytes = URL_SAFE_NO_PAD.decode(cursor).unwrap_or_default();
             let _ = <(DeliveryId, Timestamp)>::read(&bytes);
         }
         Ok(list)
     }
+}
 
+impl UnreadList {
     fn of(path: &str, query: Option<&str>) -> Result<Self, ApiError> {
         let mut parameters = Parameters::of(query);
         let limit = match parameters.take("limit")? {
@@ -70,7 +89,12 @@ impl<T: DeserializeOwned> List<T> {
         };
         let cursor = parameters.take("cursor")?;
         let bound_to = format!("{path}?{}", parameters.canonical());
-        Ok(Self { filter: parameters.read()?, limit, cursor, bound_to })
+        Ok(Self { filters: parameters, limit, cursor, bound_to })
+    }
+
+    fn read<T: DeserializeOwned>(self) -> Result<List<T>, ApiError> {
+        let Self { filters, limit, cursor, bound_to } = self;
+        Ok(List { filter: filters.read()?, limit, cursor, bound_to })
     }
 }
 

@@ -3,8 +3,16 @@
 //! The bytes of `data`, as they were written, are the payload: nothing is parsed and written again.
 
 use crate::{
-    app::App, auth::PublishCtx, body, error::ApiError, event_text, ingest_url::respond, json, problems,
-    rate::RateStatus, views,
+    accounts,
+    app::App,
+    auth::PublishCtx,
+    body,
+    error::ApiError,
+    event_text,
+    ingest_url::respond,
+    json, problems,
+    rate::{RateMeters, RateStatus},
+    views,
 };
 use axum::{
     Extension,
@@ -25,7 +33,7 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Value, value::RawValue};
 use std::{fmt, time::Duration};
 use tokio::time::Instant;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 /// Up to 1,000 events.
 #[derive(Deserialize, ToSchema)]
@@ -39,7 +47,7 @@ pub(crate) struct PublishBatch<'a> {
 
 /// Publish an event. The answer comes when the event and its deliveries are durable. Scope `ingest:write`.
 #[utoipa::path(post, path = "/v1/events", tag = "events", operation_id = "publish",
-    params(("idempotency-key" = Option<schema::IdempotencyKeyHeader>, Header,
+    params(CreateAccountParam, ("idempotency-key" = Option<schema::IdempotencyKeyHeader>, Header,
             description = "The same as `idempotency_key` of the body.")),
     request_body = schema::Publish,
     responses((status = 202, description = "Durable.", body = Accepted),
@@ -47,45 +55,64 @@ pub(crate) struct PublishBatch<'a> {
               problems::Publishing))]
 pub(crate) async fn publish(
     State(app): State<App>,
-    by: PublishCtx,
+    mut by: PublishCtx,
     request: Request,
 ) -> Result<Response, ApiError> {
     let header_key = event_text::publish_key(request.headers())?;
-    let (rate_status, request) = check_before_body(&app, &by, request).await?;
+    let ((rate_status, _), request) = check_before_body(&app, &by, request).await?;
     let headers = event_text::kept_publish_headers(request.headers());
     let (bytes, reserved) = json::read(request, &app, by.account_id, app.config.body_limit).await?;
     json::check_shape(&bytes, None)?;
     let publish: Publish<'_> = json::parse(&bytes)?;
+    if let Some(new) = by.new_account.take() {
+        // An event that is refused makes no account.
+        let tried = json::parse(&bytes)?;
+        checked_event(tried, &by, headers.clone(), header_key.clone(), app.now(), app.dice.bits())?;
+        by.account_id = accounts::of_new_uid(&app, by.account_id, &new).await?;
+    }
     let (event, key) = checked_event(publish, &by, headers, header_key, app.now(), app.dice.bits())?;
     drop(bytes);
     respond(app.admission.admit(event, key, reserved).await, rate_status)
 }
 
-/// The body of a request that is refused is not read.
+/// The body of a request that is refused is not read. Gives the limits that count, the account's with them.
 async fn check_before_body(
     app: &App,
     by: &PublishCtx,
     request: Request,
-) -> Result<(RateStatus, Request), ApiError> {
-    let admitted = app
-        .admission
-        .check_wait_of(by.account_id)
-        .map_err(ApiError::from)
-        .and_then(|()| app.check_limits(by.account_id, &by.meters));
+) -> Result<((RateStatus, RateMeters), Request), ApiError> {
+    let admitted = match app.admission.check_wait_of(by.account_id) {
+        // An account that is to be made has no limits yet.
+        Ok(()) if by.new_account.is_some() => app.rates.take(&by.meters).map(|status| (status, by.meters)),
+        Ok(()) => app.check_limits(by.account_id, by.meters).await,
+        Err(error) => Err(error.into()),
+    };
     let (parts, body) = request.into_parts();
-    let (rate_status, body) = body::keep_if_admitted(admitted, &parts.headers, body).await?;
-    Ok((rate_status, Request::from_parts(parts, body)))
+    let (within, body) = body::keep_if_admitted(admitted, &parts.headers, body).await?;
+    Ok((within, Request::from_parts(parts, body)))
+}
+
+/// What publishing takes besides, for the OpenAPI document.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "describes what auth::PublishCtx reads")]
+struct CreateAccountParam {
+    /// Makes the account if the uid in `Posthaste-Account` is new, when an event is accepted; its name is the uid. Scope
+    /// `accounts:write`.
+    #[param(default = false)]
+    create_account: Option<bool>,
 }
 
 /// Publish up to 1,000 events at once: each is accepted or refused for itself. Scope `ingest:write`.
 #[utoipa::path(post, path = "/v1/events/batch", tag = "events", operation_id = "publish_batch",
+    params(CreateAccountParam),
     request_body = PublishBatch<'_>,
     responses((status = 202, description = "One result per event, in order.", body = BatchAnswer),
               problems::Publishing))]
 pub(crate) async fn publish_batch(
     State(app): State<App>,
     Extension(request_id): Extension<RequestId>,
-    by: PublishCtx,
+    mut by: PublishCtx,
     request: Request,
 ) -> Result<Response, ApiError> {
     if event_text::publish_key(request.headers())?.is_some() {
@@ -93,7 +120,7 @@ pub(crate) async fn publish_batch(
             "a batch has no key of its own: give each event an `idempotency_key`",
         ));
     }
-    let (_, request) = check_before_body(&app, &by, request).await?;
+    let ((_, meters), request) = check_before_body(&app, &by, request).await?;
     let headers = event_text::kept_publish_headers(request.headers());
     let (bytes, _reserved) = json::read(request, &app, by.account_id, app.config.body_limit).await?;
     json::check_shape(&bytes, None)?;
@@ -104,8 +131,19 @@ pub(crate) async fn publish_batch(
     // Before anything is done, which could not be told then.
     let room = app.answers.room(by.account_id, batch.events.0.len() * limits::BATCH_RESULT_BYTES).await?;
     // One has been paid for before the body was read.
-    let rate_status = app.rates.charge(&by.meters, batch.events.0.len() - 1);
+    let rate_status = app.rates.charge(&meters, batch.events.0.len() - 1);
     let now = app.now();
+    if let Some(new) = by.new_account.take() {
+        // Events that are all refused make no account.
+        let is_sound = |raw: &&RawValue| {
+            json::parse::<Publish<'_>>(raw.get().as_bytes())
+                .and_then(|publish| checked_event(publish, &by, headers.clone(), None, now, app.dice.bits()))
+                .is_ok()
+        };
+        if batch.events.0.iter().any(is_sound) {
+            by.account_id = accounts::of_new_uid(&app, by.account_id, &new).await?;
+        }
+    }
     let mut submitted = Vec::with_capacity(batch.events.0.len());
     for (place, raw) in batch.events.0.into_iter().enumerate() {
         // A microsecond apart, so that they are listed in the order they were given in.

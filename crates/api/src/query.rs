@@ -28,7 +28,7 @@ impl<T: de::DeserializeOwned> FromRequestParts<App> for Query<T> {
 
 /// Names in the order of their first appearance, each with its values.
 #[derive(Debug, Default)]
-pub(crate) struct Parameters(Vec<(String, Vec<String>)>);
+pub struct Parameters(Vec<(String, Vec<String>)>);
 
 impl Parameters {
     pub(crate) fn of(query: Option<&str>) -> Self {
@@ -50,6 +50,14 @@ impl Parameters {
             return Err(ApiError::invalid_field(format!("/{name}"), "repeated", "can be given once only"));
         }
         Ok(values.pop())
+    }
+
+    /// What was given for one parameter.
+    pub(crate) fn values_mut(&mut self, name: &str) -> &mut [String] {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some((_, values)) => values,
+            None => &mut [],
+        }
     }
 
     /// The same text for the same filters, in whatever order they were written.

@@ -1,4 +1,5 @@
-//! How fast a key or a source may bring events in: a bucket for each that has a limit, in the memory of this node.
+//! How fast a key, a source or an account may bring events in: a bucket for each that has a limit, in the memory of this
+//! node.
 //!
 //! Asked before the body is read, so that a key that is too fast costs a look at a map. A batch is admitted if one event
 //! would be, and pays for all of its events.
@@ -39,15 +40,24 @@ impl RateMeter {
     pub(crate) fn of_source(id: Uuid, per_second: Option<u32>) -> Option<Self> {
         per_second.map(|per_second| Self { what: "source", id, per_second })
     }
+
+    pub(crate) fn of_account(id: Uuid, per_second: Option<u32>) -> Option<Self> {
+        per_second.map(|per_second| Self { what: "account", id, per_second })
+    }
 }
 
-/// The limits an event has to keep: those of its key and of its source.
+/// The limits an event has to keep: those of its key, of its source and of its account.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct RateMeters([Option<RateMeter>; 2]);
+pub(crate) struct RateMeters([Option<RateMeter>; 3]);
 
 impl RateMeters {
     pub(crate) fn new(key: Option<RateMeter>, source: Option<RateMeter>) -> Self {
-        Self([key, source])
+        Self([key, source, None])
+    }
+
+    pub(crate) fn with_account(self, account: Option<RateMeter>) -> Self {
+        let [key, source, _] = self.0;
+        Self([key, source, account])
     }
 
     fn iter(&self) -> impl Iterator<Item = RateMeter> {
@@ -55,7 +65,7 @@ impl RateMeters {
     }
 }
 
-/// The buckets of the keys and sources that brought something in lately.
+/// The buckets of the keys, sources and accounts that brought something in lately.
 pub(crate) struct RateBuckets {
     started: Instant,
     buckets: Mutex<HashMap<Uuid, Bucket>>,
@@ -128,7 +138,7 @@ pub(crate) fn whole_seconds(wait: Duration) -> u32 {
 
 /// What the caller is told about its limits.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct RateStatus([Option<(RateMeter, Left)>; 2]);
+pub(crate) struct RateStatus([Option<(RateMeter, Left)>; 3]);
 
 impl RateStatus {
     /// The fields of the IETF's draft: the limit for each second, what is left of it, and when all of it is back.
@@ -189,6 +199,18 @@ mod tests {
         assert_eq!(left, "\"key\";r=9;t=1, \"source\";r=0;t=1");
         assert!(rates.take(&both).is_err());
         assert!(rates.take(&RateMeters::default()).is_ok(), "no limit is no limit");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_account_counts_beside_its_keys_and_sources() {
+        let rates = RateBuckets::new();
+        let account = RateMeter::of_account(Uuid::from_u128(7), Some(2));
+        let by_key = RateMeters::new(key(1, 10), None).with_account(account);
+        let by_source = RateMeters::new(None, None).with_account(account);
+        rates.take(&by_key).unwrap();
+        let (policy, left) = shown(rates.take(&by_source).unwrap());
+        assert_eq!((policy.as_str(), left.as_str()), ("\"account\";q=2;w=1", "\"account\";r=0;t=1"));
+        assert_eq!(rates.take(&by_key).unwrap_err().code(), Code::RateLimited);
     }
 
     #[tokio::test(start_paused = true)]

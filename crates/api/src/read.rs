@@ -6,6 +6,7 @@ mod attempts;
 mod deliveries;
 mod destinations;
 mod events;
+mod search;
 mod stats;
 
 pub use deliveries::{deliveries, delivery};
@@ -17,6 +18,7 @@ pub use stats::{destination_stats, fanout_stats, stats};
 
 pub(crate) use destinations::{effective, show as show_destination, switched};
 pub(crate) use events::altered;
+pub(crate) use search::Wanted;
 
 use crate::{app::App, error::ApiError, views};
 use contract::{
@@ -24,12 +26,13 @@ use contract::{
     RouteView, SourceView,
 };
 use domain::{
+    account::Account,
     id::{AccountId, ApiKeyId, AuditId, NodeId, ReplayId, RouteId, SourceId},
     seal::DataKey,
     source::Source,
 };
 use std::collections::HashMap;
-use store::{AuditFilter, GroupKey, Member, Page, Replay};
+use store::{AuditFilter, GroupKey, Member, Page, Replay, StoreError};
 
 /// An object as it is at one version.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,13 +79,36 @@ pub async fn account(app: &App, id: AccountId) -> Result<Revision<AccountView>, 
 }
 
 /// All of them: for operators.
-pub async fn accounts(app: &App, page: Page<AccountId>) -> Result<Listed<AccountView, AccountId>, ApiError> {
-    let limit = page.limit;
-    let accounts = app.store.accounts(peek(page)).await?;
-    Ok(cut(accounts, limit, |account| account.id).map(views::account))
+pub async fn accounts(
+    app: &App,
+    wanted: &Wanted,
+    page: Page<AccountId>,
+) -> Result<Listed<AccountView, AccountId>, ApiError> {
+    let read = |page: Page<AccountId>| -> search::Reading<'_, Account, AccountId> {
+        Box::pin(async move {
+            let rows = app.store.accounts(peek(page)).await?;
+            let Listed { data, next } = cut(rows, page.limit, |account| account.id);
+            Ok(store::Listed { rows: data, next })
+        })
+    };
+    let found = match &wanted.uid {
+        Some(uid) => search::only(app.store.account_by_uid(uid).await?, wanted),
+        None if wanted.looks_through() => search::through(page, wanted, |account| account.id, read).await?,
+        None => read(page).await?.into(),
+    };
+    Ok(found.map(views::account))
 }
 
-/// The keys of an account; without one, those of operators.
+/// None of one that was removed since its uid was found.
+fn if_there<T>(found: Result<T, StoreError>) -> Result<Option<T>, ApiError> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The keys of an account; without one, those of operators and platforms.
 pub async fn api_keys(
     app: &App,
     account: Option<AccountId>,
@@ -101,9 +127,22 @@ pub async fn source(app: &App, account: AccountId, id: SourceId) -> Result<Revis
 pub async fn sources(
     app: &App,
     account: AccountId,
+    wanted: &Wanted,
     page: Page<SourceId>,
 ) -> Result<Listed<SourceView, SourceId>, ApiError> {
-    Ok(Listed::from(app.store.sources(account, page).await?).map(views::source))
+    let read = |page| app.store.sources(account, page);
+    let found = match &wanted.uid {
+        Some(uid) => {
+            let found = match app.store.source_by_uid(account, uid).await? {
+                Some(id) => if_there(app.store.source(account, id).await)?,
+                None => None,
+            };
+            search::only(found, wanted)
+        }
+        None if wanted.looks_through() => search::through(page, wanted, |source| source.id, read).await?,
+        None => read(page).await?.into(),
+    };
+    Ok(found.map(views::source))
 }
 
 /// A source's ingest URL, in the clear.
@@ -131,9 +170,22 @@ pub async fn route(app: &App, account: AccountId, id: RouteId) -> Result<Revisio
 pub async fn routes(
     app: &App,
     account: AccountId,
+    wanted: &Wanted,
     page: Page<RouteId>,
 ) -> Result<Listed<RouteView, RouteId>, ApiError> {
-    Ok(Listed::from(app.store.routes(account, page).await?).map(views::route))
+    let read = |page| app.store.routes(account, page);
+    let found = match &wanted.uid {
+        Some(uid) => {
+            let found = match app.store.route_by_uid(account, uid).await? {
+                Some(id) => if_there(app.store.route(account, id).await)?,
+                None => None,
+            };
+            search::only(found, wanted)
+        }
+        None if wanted.looks_through() => search::through(page, wanted, |route| route.id, read).await?,
+        None => read(page).await?.into(),
+    };
+    Ok(found.map(views::route))
 }
 
 pub async fn replay(app: &App, account: AccountId, id: ReplayId) -> Result<ReplayView, ApiError> {

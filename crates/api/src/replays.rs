@@ -9,7 +9,8 @@ use crate::{
     auth::AccountCtx,
     error::{ApiError, FieldError},
     event_text,
-    json::BodyUpTo,
+    json::{self, BodyUpTo},
+    named,
     page::{List, NoFilter},
     page_params::PageParams,
     path::Id,
@@ -26,11 +27,12 @@ use contract::{ListBody, ReplayEstimateView, ReplayInput, ReplayView, schema};
 use domain::{
     account::Scope,
     audit::Told,
-    id::{AccountId, DeliveryId, EventId, ReplayId},
+    id::{AccountId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
     limits,
     time::Timestamp,
 };
 use http::{HeaderMap, StatusCode};
+use serde_json::Value;
 use store::{CreatedReplay, NewReplay, Replay, ReplayKey, ReplaySwitch, Replayed, Selection, Survey};
 
 /// Deliver again what has ended, by a filter or by ids, or backfill: bring stored events where the routes of now lead and they
@@ -50,10 +52,17 @@ pub(crate) async fn create(
     State(app): State<App>,
     ctx: AccountCtx,
     headers: HeaderMap,
-    BodyUpTo(input): BodyUpTo<{ limits::REPLAY_BODY_BYTES }, ReplayInput>,
+    BodyUpTo(mut body): BodyUpTo<{ limits::REPLAY_BODY_BYTES }, Value>,
 ) -> Result<Response, ApiError> {
-    ctx.require(Scope::DeliveriesRetry)?;
-    let asked = input::checked(input)?;
+    let account = Some(ctx.require(Scope::DeliveriesRetry)?);
+    for pointer in ["/filter/destination_id", "/destination_ids"] {
+        named::resolve::<DestinationId>(&app, account, &mut body, pointer).await?;
+    }
+    for pointer in ["/filter/source_id", "/events/source_id"] {
+        named::resolve::<SourceId>(&app, account, &mut body, pointer).await?;
+    }
+    named::resolve::<RouteId>(&app, account, &mut body, "/filter/route_id").await?;
+    let asked = input::checked(json::from_value::<ReplayInput>(body)?)?;
     if let Selection::Events(events) = &asked.selection {
         for destination in &events.destination_ids {
             app.store.destination(ctx.account_id(), *destination).await?;
@@ -217,7 +226,7 @@ pub(crate) async fn one(
     replayed: Replayed,
     key: Option<ReplayKey>,
 ) -> Result<DeliveryId, ApiError> {
-    app.full_backlogs.check(ctx.account_id())?;
+    app.check_backlog(ctx.account_id()).await?;
     let origin = replayed.origin;
     let new =
         NewReplay { at_once: Some(replayed), ..new(app, ctx, Selection::Deliveries(vec![original]), key) };

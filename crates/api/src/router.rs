@@ -160,8 +160,9 @@ fn probes() -> OpenApiRouter<App> {
 Whatever is refused, or fails, is answered with a problem document (RFC 9457), whose `code` is stable; `/docs/errors` explains them. \
 A body of JSON is an object without a member given twice, of at most 256 KiB, 64 levels and 10,000 members; a replay may have \
 512 KiB, and events are as large as the operator allows, 5 MiB as a rule. Whole numbers are written without a fraction. A URL has at most 8 KiB.\n\n\
-An operator's key acts for any account, where it names it by id or uid in the header `Posthaste-Account`; without it what is an \
-account's is answered with 400 `invalid_header`, an account that is not there with 404 `not_found`.",
+A key of an operator or a platform acts for any account, where it names it by id or uid in the header `Posthaste-Account`; without \
+it what is an account's is answered with 400 `invalid_header`, an account that is not there with 404 `not_found`. Accounts, sources, \
+destinations and routes may be named by their `uid` wherever they are by their id.",
         version = "1"
     ),
     servers((url = "/", description = "The node that this document was read from.")),

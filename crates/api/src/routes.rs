@@ -9,22 +9,23 @@ use crate::{
     destinations::signing,
     error::ApiError,
     json::{self, Body},
-    page::{List, NoFilter},
+    named,
+    page::List,
     page_params::PageParams,
     patch::patch_schema,
     path::Id,
     problems,
-    read::{self, Revision},
+    read::{self, Revision, Wanted},
     validate::Checks,
     views,
 };
 use axum::{extract::State, response::Response};
-use contract::{ListBody, NewRoute, RouteView, schema};
+use contract::{ListBody, NameQuery, NewRoute, RouteView, schema};
 use domain::{
     account::Scope,
     audit::Told,
     filter::Filter,
-    id::{AccountId, RouteId},
+    id::{AccountId, DestinationId, RouteId, SourceId},
     limits,
     pattern::Pattern,
     route::Route,
@@ -155,9 +156,10 @@ fn write(input: NewRoute, checked: CheckedRoute, route: &mut Route) {
 pub(crate) async fn create(
     State(app): State<App>,
     ctx: AccountCtx,
-    Body(body): Body<Value>,
+    Body(mut body): Body<Value>,
 ) -> Result<Versioned<RouteView>, ApiError> {
     let account = ctx.require(Scope::DestinationsWrite)?;
+    resolve_ends(&app, account, &mut body).await?;
     let input = parse(json!({}), body)?;
     let checked = check(&input, None, retention_days(&app, account).await?)?;
     let now = app.now();
@@ -174,24 +176,26 @@ pub(crate) async fn create(
 /// List routes, newest first. Scope `destinations:read`.
 #[utoipa::path(
     get, path = "/v1/routes", operation_id = "list_routes", tag = "routes",
-    params(PageParams),
+    params(PageParams, NameQuery),
     responses((status = 200, description = "A page.", body = ListBody<RouteView>), problems::Listing),
 )]
 pub(crate) async fn list(
     State(app): State<App>,
     ctx: AccountCtx,
-    list: List<NoFilter>,
+    list: List<NameQuery>,
 ) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::DestinationsRead)?;
     let room = app.answers.page(account).await?;
-    let found = read::routes(&app, account, list.page(&app, account)?).await?;
-    room.json(&list.body(&app, account, found))
+    let wanted = Wanted::try_from(&list.filter)?;
+    let found = read::routes(&app, account, &wanted, list.page(&app, account)?).await?;
+    let searched_until = found.next.filter(|_| wanted.looks_through()).map(RouteId::made_at);
+    room.json(&ListBody { searched_until, ..list.body(&app, account, found) })
 }
 
 /// Read a route. Scope `destinations:read`.
 #[utoipa::path(
     get, path = "/v1/routes/{id}", operation_id = "get_route", tag = "routes",
-    params(("id" = schema::RouteId, Path)),
+    params(("id" = schema::RouteRef, Path)),
     responses((status = 200, description = "The route.", body = RouteView), problems::Reading),
 )]
 pub(crate) async fn get(
@@ -206,7 +210,7 @@ pub(crate) async fn get(
 /// Change a route. It touches later events only. Scope `destinations:write`.
 #[utoipa::path(
     patch, path = "/v1/routes/{id}", operation_id = "update_route", tag = "routes",
-    params(("id" = schema::RouteId, Path), IfMatchParam), request_body = RoutePatch,
+    params(("id" = schema::RouteRef, Path), IfMatchParam), request_body = RoutePatch,
     responses((status = 200, description = "As it is now.", body = RouteView), problems::Changing),
 )]
 pub(crate) async fn update(
@@ -214,9 +218,10 @@ pub(crate) async fn update(
     ctx: AccountCtx,
     Id(id): Id<RouteId>,
     if_match: IfMatch,
-    Body(patch): Body<Value>,
+    Body(mut patch): Body<Value>,
 ) -> Result<Versioned<RouteView>, ApiError> {
     let account = ctx.require(Scope::DestinationsWrite)?;
+    resolve_ends(&app, account, &mut patch).await?;
     let retention_days = retention_days(&app, account).await?;
     let (app, ctx, patch, if_match) = (&app, &ctx, &patch, &if_match);
     let route = until_unchanged(&*app.dice, if_match, || async move {
@@ -241,7 +246,7 @@ pub(crate) async fn update(
 /// Remove a route. Its deliveries go on. Scope `destinations:write`.
 #[utoipa::path(
     delete, path = "/v1/routes/{id}", operation_id = "delete_route", tag = "routes",
-    params(("id" = schema::RouteId, Path), IfMatchParam),
+    params(("id" = schema::RouteRef, Path), IfMatchParam),
     responses((status = 204, description = "Removed."), problems::Switching),
 )]
 pub(crate) async fn delete(
@@ -257,6 +262,12 @@ pub(crate) async fn delete(
     let deleted = app.store.delete_route(account, id, app.now(), &entry).await;
     app.config_written(account, &[route.destination_id], deleted).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Source and destination may be named by their uids.
+async fn resolve_ends(app: &App, account: AccountId, body: &mut Value) -> Result<(), ApiError> {
+    named::resolve::<DestinationId>(app, Some(account), body, "/destination_id").await?;
+    named::resolve::<SourceId>(app, Some(account), body, "/source_id").await
 }
 
 fn shown(route: &Route) -> Revision<RouteView> {

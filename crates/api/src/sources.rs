@@ -6,12 +6,12 @@ use crate::{
     changes::{IfMatch, IfMatchParam, Versioned, until_unchanged},
     error::ApiError,
     json::{self, Body},
-    page::{List, NoFilter},
+    page::List,
     page_params::PageParams,
     patch::patch_schema,
     path::Id,
     problems,
-    read::{self, Revision},
+    read::{self, Revision, Wanted},
     validate::Checks,
     views,
 };
@@ -22,7 +22,8 @@ use axum::{
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use contract::{
-    IngestUrlView, ListBody, NewSource, SourceTag, SourceView, VerificationInput, VerificationKind, schema,
+    IngestUrlView, ListBody, NameQuery, NewSource, SourceTag, SourceView, VerificationInput,
+    VerificationKind, schema,
 };
 use domain::{
     account::Scope,
@@ -176,24 +177,26 @@ pub(crate) async fn create(
 /// List sources, newest first. Scope `destinations:read`.
 #[utoipa::path(
     get, path = "/v1/sources", operation_id = "list_sources", tag = "sources",
-    params(PageParams),
+    params(PageParams, NameQuery),
     responses((status = 200, description = "A page.", body = ListBody<SourceView>), problems::Listing),
 )]
 pub(crate) async fn list(
     State(app): State<App>,
     ctx: AccountCtx,
-    list: List<NoFilter>,
+    list: List<NameQuery>,
 ) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::DestinationsRead)?;
     let room = app.answers.page(account).await?;
-    let found = read::sources(&app, account, list.page(&app, account)?).await?;
-    room.json(&list.body(&app, account, found))
+    let wanted = Wanted::try_from(&list.filter)?;
+    let found = read::sources(&app, account, &wanted, list.page(&app, account)?).await?;
+    let searched_until = found.next.filter(|_| wanted.looks_through()).map(SourceId::made_at);
+    room.json(&ListBody { searched_until, ..list.body(&app, account, found) })
 }
 
 /// Read a source. Scope `destinations:read`.
 #[utoipa::path(
     get, path = "/v1/sources/{id}", operation_id = "get_source", tag = "sources",
-    params(("id" = schema::SourceId, Path)),
+    params(("id" = schema::SourceRef, Path)),
     responses((status = 200, description = "The source.", body = SourceView), problems::Reading),
 )]
 pub(crate) async fn get(
@@ -208,7 +211,7 @@ pub(crate) async fn get(
 /// Show a source's ingest URL. Scope `secrets:reveal`.
 #[utoipa::path(
     get, path = "/v1/sources/{id}/ingest-url", operation_id = "get_source_ingest_url", tag = "sources",
-    params(("id" = schema::SourceId, Path)),
+    params(("id" = schema::SourceRef, Path)),
     responses((status = 200, description = "The URL.", body = IngestUrlView), problems::Reading),
 )]
 pub(crate) async fn reveal_url(
@@ -226,7 +229,7 @@ pub(crate) async fn reveal_url(
 /// Change a source. Scope `destinations:write`.
 #[utoipa::path(
     patch, path = "/v1/sources/{id}", operation_id = "update_source", tag = "sources",
-    params(("id" = schema::SourceId, Path), IfMatchParam), request_body = SourcePatch,
+    params(("id" = schema::SourceRef, Path), IfMatchParam), request_body = SourcePatch,
     responses((status = 200, description = "As it is now.", body = SourceView), problems::Changing),
 )]
 pub(crate) async fn update(
@@ -248,7 +251,7 @@ pub(crate) async fn update(
 /// Give a source a new ingest URL; the old one stops working. Scope `destinations:write`.
 #[utoipa::path(
     post, path = "/v1/sources/{id}/rotate-token", operation_id = "rotate_source_token", tag = "sources",
-    params(("id" = schema::SourceId, Path), IfMatchParam),
+    params(("id" = schema::SourceRef, Path), IfMatchParam),
     responses((status = 200, description = "With its new URL.", body = SourceView), problems::Switching),
 )]
 pub(crate) async fn rotate_token(
@@ -270,7 +273,7 @@ pub(crate) async fn rotate_token(
 /// Remove a source and its routes. Events that came by it stay. Scope `destinations:write`.
 #[utoipa::path(
     delete, path = "/v1/sources/{id}", operation_id = "delete_source", tag = "sources",
-    params(("id" = schema::SourceId, Path), IfMatchParam),
+    params(("id" = schema::SourceRef, Path), IfMatchParam),
     responses((status = 204, description = "Removed."), problems::Switching),
 )]
 pub(crate) async fn delete(

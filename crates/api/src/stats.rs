@@ -41,7 +41,7 @@ pub(crate) async fn fanout(
 /// Read how a destination does: attempts, what they met, how long they took. Scope `destinations:read`.
 #[utoipa::path(
     get, path = "/v1/destinations/{id}/stats", operation_id = "get_destination_stats", tag = "destinations",
-    params(("id" = schema::DestinationId, Path), StatsQuery),
+    params(("id" = schema::DestinationRef, Path), StatsQuery),
     responses((status = 200, description = "Statistics.", body = DestinationStatsView), problems::AskingAboutOne),
 )]
 pub(crate) async fn destination(

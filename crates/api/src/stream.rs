@@ -21,7 +21,7 @@ mod position;
 
 pub(crate) use hub::{Hub, read};
 
-use crate::{app::App, auth::AccountCtx, error::ApiError, problems, query::Parameters};
+use crate::{app::App, auth::AccountCtx, error::ApiError, named::Filters as _, problems, query::Parameters};
 use axum::{
     body::Body,
     extract::{FromRequestParts, State},
@@ -103,9 +103,10 @@ pub(crate) struct StreamRequest {
 impl FromRequestParts<App> for StreamRequest {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut request::Parts, _: &App) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
         let mut parameters = Parameters::of(parts.uri.query());
         let given = parameters.take("last_event_id")?;
+        StreamQuery::resolve(app, parts.extensions.get().copied(), &mut parameters).await?;
         let query = parameters.read()?;
         // A client that reconnects to the same URL has the later one in its header.
         let last = of_header(&parts.headers)?.or(given).filter(|last| !last.is_empty());

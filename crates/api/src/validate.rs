@@ -37,14 +37,7 @@ impl Checks {
     }
 
     pub(crate) fn uid(&mut self, uid: Option<&str>, current: Option<&str>) {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-        // Clients take `.` and `..` out of a path before they send it.
-        let fits = |uid: &str| {
-            (1..=limits::UID_BYTES).contains(&uid.len())
-                && uid.bytes().all(allowed)
-                && !matches!(uid, "." | "..")
-        };
-        if uid.is_some_and(|uid| !fits(uid)) {
+        if uid.is_some_and(|uid| !is_uid(uid)) {
             let detail = format!("a uid has 1 to {} of A-Z a-z 0-9 . _ -", limits::UID_BYTES);
             self.refuse("/uid", "invalid_uid", detail);
         }
@@ -64,7 +57,7 @@ impl Checks {
         }
     }
 
-    /// Events a second of a key or a source.
+    /// Events a second of a key, a source or an account.
     pub(crate) fn rate_limit(&mut self, per_second: Option<u32>) {
         if let Some(per_second) = per_second {
             self.range("/rate_limit", per_second, 1..=limits::RATE_LIMIT_MAX);
@@ -196,6 +189,13 @@ impl Checks {
             self.refuse(pointer, "invalid_header_value", detail);
         }
     }
+}
+
+/// Whether it could be a uid. An id could, and is refused where one is given.
+pub(crate) fn is_uid(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    // Clients take `.` and `..` out of a path before they send it.
+    (1..=limits::UID_BYTES).contains(&text.len()) && text.bytes().all(allowed) && !matches!(text, "." | "..")
 }
 
 /// Names that are credentials wherever they occur.

@@ -24,6 +24,14 @@ pub struct AccountView {
     pub retention_days: u32,
     /// What its destinations go by where they say nothing themselves.
     pub defaults: DefaultsView,
+    /// Events a second it may bring in, on each node, by all its keys and sources together. Null: no limit of its own.
+    #[serde(default)]
+    #[schema(required)]
+    pub rate_limit: Option<u32>,
+    /// How much it may have.
+    #[serde(default)]
+    #[schema(required)]
+    pub quotas: QuotasView,
     #[schema(value_type = schema::Timestamp)]
     pub created_at: Timestamp,
     #[schema(value_type = schema::Timestamp)]
@@ -45,16 +53,62 @@ pub struct NewAccount {
     #[serde(default)]
     #[schema(value_type = Option<DefaultsInput>)]
     pub defaults: DefaultsInput,
+    /// Events a second it may bring in, on each node, by all its keys and sources together; a second's worth may come at once.
+    /// Null: no limit of its own.
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub rate_limit: Option<u32>,
+    #[serde(default)]
+    #[schema(value_type = Option<QuotasInput>)]
+    pub quotas: QuotasInput,
 }
 
 impl NewAccount {
     pub fn new(name: &str) -> Self {
-        let defaults = DefaultsInput::default();
-        Self { uid: None, name: name.into(), retention_days: retention_days(), defaults }
+        Self {
+            uid: None,
+            name: name.into(),
+            retention_days: retention_days(),
+            defaults: DefaultsInput::default(),
+            rate_limit: None,
+            quotas: QuotasInput::default(),
+        }
     }
 }
 
-/// What an account may change of itself: its uid is the operator's.
+/// How much an account may have. Null: as much as any account of the installation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = Quotas)]
+pub struct QuotasView {
+    #[schema(required)]
+    pub destinations: Option<u32>,
+    #[schema(required)]
+    pub routes: Option<u32>,
+    /// Deliveries that may wait; beyond, its events are refused.
+    #[schema(required)]
+    pub backlog_rows: Option<u64>,
+    /// The payloads of those, each delivery's for itself.
+    #[schema(required)]
+    pub backlog_bytes: Option<u64>,
+}
+
+/// How much an account may have, each for itself. Null: as much as any account of the installation (`limits.backlog_rows`,
+/// `limits.backlog_bytes`; 200,000 destinations and routes).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QuotasInput {
+    #[schema(minimum = 0, maximum = 200_000)]
+    pub destinations: Option<u32>,
+    #[schema(minimum = 0, maximum = 200_000)]
+    pub routes: Option<u32>,
+    /// Deliveries that may wait; beyond, its events are refused.
+    #[schema(minimum = 1, maximum = 1_000_000_000_000_u64)]
+    pub backlog_rows: Option<u64>,
+    /// The payloads of those, each delivery's for itself.
+    #[schema(minimum = 1, maximum = 1_000_000_000_000_000_u64)]
+    pub backlog_bytes: Option<u64>,
+}
+
+/// What an account may change of itself: its uid and how much it may have are the operator's, or its platform's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OwnAccountInput {

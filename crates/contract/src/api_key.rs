@@ -55,9 +55,9 @@ pub struct NewApiKeyView {
 #[serde(deny_unknown_fields)]
 pub struct ApiKeyInput {
     pub name: String,
-    /// `operator` is for operators.
+    /// `operator` and `platform` are for operators.
     pub kind: Option<KeyKind>,
-    /// Left out: every scope of an account. An ingest key has `ingest:write` and nothing else.
+    /// Left out: every scope of an account, or of a platform. An ingest key has `ingest:write` and nothing else.
     pub scopes: Option<Vec<Scope>>,
     /// The source an ingest key is bound to.
     pub source_id: Option<SourceId>,

@@ -70,11 +70,11 @@ pub struct AuditQuery {
     pub until: Option<Timestamp>,
     /// The `operationId` of what was done, or `refused_` and a code.
     pub action: Option<String>,
-    /// The id of a key, `operator` or `system`.
+    /// The id of a key, `operator`, `platform` or `system`.
     pub actor: Option<String>,
     /// The id of what it was done to.
     pub object_id: Option<String>,
     /// For operators: of this account alone.
-    #[param(value_type = Option<schema::AccountId>)]
+    #[param(value_type = Option<schema::AccountRef>)]
     pub account_id: Option<AccountId>,
 }

@@ -101,14 +101,14 @@ pub struct DeliveryQuery {
     #[param(value_type = Vec<schema::EventId>, required = false, max_items = 50)]
     #[schema(value_type = Vec<schema::EventId>, max_items = 50)]
     pub event_id: Vec<EventId>,
-    #[param(value_type = Vec<schema::DestinationId>, required = false, max_items = 50)]
-    #[schema(value_type = Vec<schema::DestinationId>, max_items = 50)]
+    #[param(value_type = Vec<schema::DestinationRef>, required = false, max_items = 50)]
+    #[schema(value_type = Vec<schema::DestinationRef>, max_items = 50)]
     pub destination_id: Vec<DestinationId>,
-    #[param(value_type = Vec<schema::RouteId>, required = false, max_items = 50)]
-    #[schema(value_type = Vec<schema::RouteId>, max_items = 50)]
+    #[param(value_type = Vec<schema::RouteRef>, required = false, max_items = 50)]
+    #[schema(value_type = Vec<schema::RouteRef>, max_items = 50)]
     pub route_id: Vec<RouteId>,
-    #[param(value_type = Vec<schema::SourceId>, required = false, max_items = 50)]
-    #[schema(value_type = Vec<schema::SourceId>, max_items = 50)]
+    #[param(value_type = Vec<schema::SourceRef>, required = false, max_items = 50)]
+    #[schema(value_type = Vec<schema::SourceRef>, max_items = 50)]
     pub source_id: Vec<SourceId>,
     /// Event type, or a pattern of it.
     #[serde(rename = "type")]

@@ -88,7 +88,7 @@ pub struct EventQuery {
     #[serde(rename = "type")]
     #[param(value_type = Vec<schema::EventTypePattern>, required = false, max_items = 50)]
     pub types: Vec<Pattern>,
-    #[param(value_type = Vec<schema::SourceId>, required = false, max_items = 50)]
+    #[param(value_type = Vec<schema::SourceRef>, required = false, max_items = 50)]
     pub source_id: Vec<SourceId>,
     #[param(required = false, max_items = 50)]
     pub idempotency_key: Vec<String>,
@@ -145,6 +145,6 @@ pub enum FanoutState {
 pub struct EventReplayInput {
     /// All that had it, if left out. Those that never had it get it by the routes of now: then all that are named, or none,
     /// never had it.
-    #[schema(value_type = Option<Vec<schema::DestinationId>>, min_items = 1, max_items = 50)]
+    #[schema(value_type = Option<Vec<schema::DestinationRef>>, min_items = 1, max_items = 50)]
     pub destination_ids: Option<Vec<DestinationId>>,
 }

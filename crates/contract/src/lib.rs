@@ -27,7 +27,10 @@ mod source;
 mod stats;
 mod stream;
 
-pub use account::{AccountView, DefaultsInput, DefaultsView, NewAccount, OwnAccountInput, RetrySettingsView};
+pub use account::{
+    AccountView, DefaultsInput, DefaultsView, NewAccount, OwnAccountInput, QuotasInput, QuotasView,
+    RetrySettingsView,
+};
 pub use api_key::{ApiKeyInput, ApiKeyView, NewApiKeyView};
 pub use attempt::{AttemptErrorView, AttemptView, RequestView, ResponseView, TimingView};
 pub use audit::{AuditActorView, AuditEntryView, AuditQuery};
@@ -42,7 +45,7 @@ pub use event::{
 };
 pub use headers::HeadersView;
 pub use node::{NodeStatus, NodeView};
-pub use page::ListBody;
+pub use page::{DestinationQuery, ListBody, NameQuery};
 pub use problem::{Code, FieldError, Problem};
 pub use publish::{Accepted, AcceptedStatus, BatchAnswer, BatchResult, NotJson, Publish, Refused};
 pub use replay::{

@@ -132,7 +132,7 @@ pub struct BackfillEvents {
     #[schema(value_type = Vec<schema::EventTypePattern>, required = false, max_items = 50)]
     pub types: Vec<Pattern>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Vec<schema::SourceId>, required = false, max_items = 50)]
+    #[schema(value_type = Vec<schema::SourceRef>, required = false, max_items = 50)]
     pub source_id: Vec<SourceId>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false, max_items = 50)]

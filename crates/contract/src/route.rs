@@ -97,11 +97,11 @@ pub struct NewRoute {
     #[serde(default = "enabled")]
     #[schema(value_type = Option<bool>, default = true)]
     pub enabled: bool,
-    /// Null: events published by API. Must be there.
-    #[schema(value_type = Option<schema::SourceId>)]
+    /// Null: events published by API. Must be there; by its id or uid.
+    #[schema(value_type = Option<schema::SourceRef>)]
     pub source_id: Option<SourceId>,
-    /// Must be there.
-    #[schema(value_type = schema::DestinationId)]
+    /// Must be there; by its id or uid.
+    #[schema(value_type = schema::DestinationRef)]
     pub destination_id: DestinationId,
     /// At least one of these must match; `["*"]` if left out. What Posthaste tells of itself (types that begin with
     /// `posthaste`) is taken only by patterns that begin with that segment.

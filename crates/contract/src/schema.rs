@@ -49,6 +49,11 @@ texts! {
     ReplayId: id("rpl");
     AuditId: id("aud");
     NodeId: id("nod");
+    // What can be named by its uid as well.
+    AccountRef: texts::reference("acc");
+    SourceRef: texts::reference("src");
+    DestinationRef: texts::reference("dst");
+    RouteRef: texts::reference("rte");
     Timestamp: timestamp();
     Name: texts::name();
     Uid: texts::uid();
@@ -112,6 +117,7 @@ texts! {
     AccountKeyKind: words(&["account"]).build();
     IngestKeyKind: words(&["ingest"]).build();
     OperatorKeyKind: words(&["operator"]).build();
+    PlatformKeyKind: words(&["platform"]).build();
     IngestScope: words(&["ingest:write"]).build();
     HoldReason: words(gate::HoldReason::WORDS).build();
     OnDeadLetter: words(destination::OnDeadLetter::WORDS).build();
@@ -121,6 +127,9 @@ texts! {
     ReplayStatus: words(replay::ReplayStatus::WORDS).build();
     Role: words(member::Role::WORDS).build();
     Scope: words(account::Scope::WORDS).description(Some("A permission of a key.")).build();
+    AccountScope: words_of(account::Scope::OF_ACCOUNT.iter().map(|scope| scope.as_str()))
+        .description(Some("A permission that a key of an account may have."))
+        .build();
     SigningScheme: words(destination::Scheme::WORDS).build();
     WaitKind: words(lane::WaitKind::WORDS).build();
 }

@@ -98,7 +98,7 @@ pub struct StreamQuery {
     /// Which events.
     #[param(inline, required = false, max_items = 50)]
     pub kind: Vec<StreamKind>,
-    #[param(value_type = Vec<schema::DestinationId>, required = false, max_items = 50)]
+    #[param(value_type = Vec<schema::DestinationRef>, required = false, max_items = 50)]
     pub destination_id: Vec<DestinationId>,
     /// Of the delivery, as the change left it: `retry_scheduled`, `delivered`, `dead_letter` or `cancelled`.
     #[param(value_type = Vec<schema::ChangedStatus>, required = false, max_items = 50)]
@@ -110,9 +110,9 @@ pub struct StreamQuery {
     #[serde(rename = "type")]
     #[param(value_type = Vec<schema::EventTypePattern>, required = false, max_items = 50)]
     pub types: Vec<Pattern>,
-    #[param(value_type = Vec<schema::SourceId>, required = false, max_items = 50)]
+    #[param(value_type = Vec<schema::SourceRef>, required = false, max_items = 50)]
     pub source_id: Vec<SourceId>,
-    #[param(value_type = Vec<schema::RouteId>, required = false, max_items = 50)]
+    #[param(value_type = Vec<schema::RouteRef>, required = false, max_items = 50)]
     pub route_id: Vec<RouteId>,
     #[param(value_type = Vec<schema::ReplayId>, required = false, max_items = 50)]
     pub replay_id: Vec<ReplayId>,

@@ -23,6 +23,12 @@ pub struct Account {
     /// The version at which those last changed, 0 if they never did: at that one all its destinations changed.
     #[serde(default)]
     pub defaults_version: i64,
+    /// Events a second that it may bring in on each node, whichever way. None: no limit of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<u32>,
+    /// How much it may have.
+    #[serde(default, skip_serializing_if = "Quotas::is_default")]
+    pub quotas: Quotas,
     /// The account's data key, wrapped by a master key; see [`crate::seal`].
     pub data_key: Sealed,
     pub created_at: Timestamp,
@@ -42,6 +48,8 @@ impl Account {
             retention_days: limits::RETENTION_DAYS_DEFAULT,
             defaults: DeliverySettings::default(),
             defaults_version: 0,
+            rate_limit: None,
+            quotas: Quotas::default(),
             data_key,
             created_at: now,
             updated_at: now,
@@ -55,6 +63,48 @@ impl Account {
         let defaults_version = if same { self.defaults_version } else { self.version + 1 };
         Self { defaults, defaults_version, ..self }
     }
+
+    pub fn limits(&self) -> AccountLimits {
+        AccountLimits { rate_limit: self.rate_limit, quotas: self.quotas }
+    }
+}
+
+/// How much an account may have, where that is its own. None: as much as any account of the installation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Quotas {
+    pub destinations: Option<u32>,
+    pub routes: Option<u32>,
+    /// Deliveries that may wait.
+    pub backlog_rows: Option<u64>,
+    /// Their payloads, each delivery's for itself.
+    pub backlog_bytes: Option<u64>,
+}
+
+impl Quotas {
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// It says how much may wait.
+    pub fn bounds_backlog(&self) -> bool {
+        self.backlog_rows.is_some() || self.backlog_bytes.is_some()
+    }
+}
+
+/// What of an account's document bounds the events that come in: read of it alone, on the way of every event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub struct AccountLimits {
+    pub rate_limit: Option<u32>,
+    pub quotas: Quotas,
+}
+
+impl AccountLimits {
+    /// Of a document that does not read, none: that is no reason to refuse its events.
+    pub fn of_document(text: &str) -> Self {
+        serde_json::from_str(text).unwrap_or_default()
+    }
 }
 
 words! {
@@ -67,6 +117,15 @@ words! {
         Ingest = "ingest",
         /// `pho_`: runs the installation; belongs to no account.
         Operator = "operator",
+        /// `php_`: acts for any account that it names, within its scopes; belongs to none.
+        Platform = "platform",
+    }
+}
+
+impl KeyKind {
+    /// It is the installation's, and belongs to no account.
+    pub const fn is_of_installation(self) -> bool {
+        matches!(self, Self::Operator | Self::Platform)
     }
 }
 
@@ -74,7 +133,7 @@ words! {
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApiKey {
     pub id: ApiKeyId,
-    /// None for operator keys.
+    /// None for keys of operators and platforms.
     pub account_id: Option<AccountId>,
     pub name: String,
     pub kind: KeyKind,
@@ -111,5 +170,53 @@ words! {
         KeysManage = "keys:manage",
         AuditRead = "audit:read",
         AccountAdmin = "account:admin",
+        /// Of platform keys alone.
+        AccountsRead = "accounts:read",
+        /// Of platform keys alone.
+        AccountsWrite = "accounts:write",
+    }
+}
+
+impl Scope {
+    /// Those that a key of an account may have: what is about other accounts is not among them.
+    pub const OF_ACCOUNT: [Self; 10] = [
+        Self::IngestWrite,
+        Self::EventsRead,
+        Self::DeliveriesRead,
+        Self::DeliveriesRetry,
+        Self::DestinationsRead,
+        Self::DestinationsWrite,
+        Self::SecretsReveal,
+        Self::KeysManage,
+        Self::AuditRead,
+        Self::AccountAdmin,
+    ];
+
+    pub fn is_of_account(self) -> bool {
+        Self::OF_ACCOUNT.contains(&self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_an_account_has_every_scope_but_those_about_accounts() {
+        let others: Vec<Scope> = Scope::ALL.into_iter().filter(|scope| !scope.is_of_account()).collect();
+        assert_eq!(others, [Scope::AccountsRead, Scope::AccountsWrite]);
+    }
+
+    #[test]
+    fn limits_are_read_of_the_document_alone() {
+        let now = Timestamp::from_seconds(1_790_000_000);
+        let quotas = Quotas { routes: Some(3), backlog_bytes: Some(9), ..Quotas::default() };
+        let plain = Account::new(AccountId::MIN, "Acme", Sealed::default(), now);
+        let bounded = Account { rate_limit: Some(5), quotas, ..plain.clone() };
+        for account in [plain, bounded] {
+            let text = serde_json::to_string(&account).expect("a document");
+            assert_eq!(AccountLimits::of_document(&text), account.limits());
+        }
+        assert_eq!(AccountLimits::of_document("{"), AccountLimits::default());
     }
 }

@@ -40,6 +40,8 @@ pub enum Actor {
     /// A key of an account.
     Key(ApiKeyId),
     Operator(ApiKeyId),
+    /// A platform's key, for an account that it named.
+    Platform(ApiKeyId),
     /// The product itself, or somebody beside the store.
     System,
 }
@@ -50,6 +52,7 @@ words! {
     ActorKind {
         Key = "key",
         Operator = "operator",
+        Platform = "platform",
         System = "system",
     }
 }
@@ -59,13 +62,14 @@ impl Actor {
         match self {
             Self::Key(_) => ActorKind::Key,
             Self::Operator(_) => ActorKind::Operator,
+            Self::Platform(_) => ActorKind::Platform,
             Self::System => ActorKind::System,
         }
     }
 
     pub const fn key_id(self) -> Option<ApiKeyId> {
         match self {
-            Self::Key(id) | Self::Operator(id) => Some(id),
+            Self::Key(id) | Self::Operator(id) | Self::Platform(id) => Some(id),
             Self::System => None,
         }
     }
@@ -75,6 +79,7 @@ impl Actor {
         match (kind, key_id) {
             (ActorKind::Key, Some(id)) => Some(Self::Key(id)),
             (ActorKind::Operator, Some(id)) => Some(Self::Operator(id)),
+            (ActorKind::Platform, Some(id)) => Some(Self::Platform(id)),
             (ActorKind::System, None) => Some(Self::System),
             _ => None,
         }

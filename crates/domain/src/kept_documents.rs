@@ -10,10 +10,15 @@ use crate::{
 };
 use serde::de::DeserializeOwned;
 
-const ACCOUNTS: &[&str] =
-    &[r#"{"id":"acc_01m7nw5qz4e008jvqnpgtax9gq","uid":null,"name":"first","retention_days":90,
+const ACCOUNTS: &[&str] = &[
+    r#"{"id":"acc_01m7nw5qz4e008jvqnpgtax9gq","uid":null,"name":"first","retention_days":90,
     "data_key":"AQAEljYiqLFyL6MBROXKKihd95MP+OFo/732nkx68fME3z8+bJAMlW2NAKXyeSEdCjdEtjJL3aAcLqe8lg==",
-    "created_at":"2026-11-17T23:06:32.398609Z","updated_at":"2026-11-17T23:06:32.398609Z"}"#];
+    "created_at":"2026-11-17T23:06:32.398609Z","updated_at":"2026-11-17T23:06:32.398609Z"}"#,
+    r#"{"id":"acc_01m7nw5qz4e008jvqnpgtax9gq","uid":"customer-7","name":"first","retention_days":90,
+    "defaults":{"max_concurrency":5},"defaults_version":3,
+    "data_key":"AQAEljYiqLFyL6MBROXKKihd95MP+OFo/732nkx68fME3z8+bJAMlW2NAKXyeSEdCjdEtjJL3aAcLqe8lg==",
+    "created_at":"2026-11-17T23:06:32.398609Z","updated_at":"2026-11-17T23:06:32.398609Z"}"#,
+];
 
 const SOURCES: &[&str] = &[
     r#"{"id":"src_01m7nw64jef6ztsz9tc4qs69wn","account_id":"acc_01m7nw5qz4e008jvqnpgtax9gq","uid":"in-1","name":"in",

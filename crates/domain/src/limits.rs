@@ -148,7 +148,7 @@ pub const ID_SLACK: Duration = Duration::from_secs(24 * 3600);
 
 // --- Rates and backlogs ---------------------------------------------------------------------------------------------
 
-/// Events a second that a key or a source can be limited to.
+/// Events a second that a key, a source or an account can be limited to.
 pub const RATE_LIMIT_MAX: u32 = 1_000_000;
 /// Requests to a destination in so many seconds that it can be limited to.
 pub const DESTINATION_RATE_MAX: u32 = 100_000;
@@ -170,6 +170,15 @@ pub const BACKLOG_BYTES: u64 = 100 * 1024 * 1024 * 1024;
 /// How often a node that takes events in looks how much waits, and of how many accounts: the largest.
 pub const BACKLOG_LOOK: Duration = Duration::from_secs(2);
 pub const BACKLOG_ACCOUNTS: usize = 1_000;
+/// Accounts with a quota of their own for what waits that are looked at beside those, and how many of them are counted one by
+/// one because they are not among the largest.
+pub const BACKLOG_QUOTAS: usize = 1_000;
+pub const BACKLOG_QUOTAS_COUNTED: usize = 100;
+/// The largest quota that is counted so.
+pub const BACKLOG_QUOTA_COUNTED_ROWS: u64 = 10_000;
+/// The largest quotas of an account for what waits.
+pub const BACKLOG_QUOTA_ROWS_MAX: u64 = 1_000_000_000_000;
+pub const BACKLOG_QUOTA_BYTES_MAX: u64 = 1_000_000_000_000_000;
 /// Pages of the queue that PostgreSQL looks at to estimate it: all of a small one, a sample of a large one. They hold some
 /// ten thousand rows, read in 16 to 37 ms on a busy machine; by the
 /// number of pages alone, two estimates in three are within six percent.
@@ -185,7 +194,7 @@ pub const CREDENTIAL_FRESH: Duration = Duration::from_millis(500);
 pub const CREDENTIAL_OVERLAP: Duration = Duration::from_millis(250);
 pub const KEYS_CACHED: usize = 16_384;
 pub const SOURCES_CACHED: usize = 16_384;
-/// Accounts that operators act for.
+/// Accounts that operators and platforms act for, by their ids and by their uids.
 pub const ACTED_FOR_CACHED: usize = 4_096;
 /// Data keys, unwrapped; they change with a rotation only.
 pub const DATA_KEYS_CACHED: usize = 4_096;
@@ -210,6 +219,9 @@ pub const NAME_CHARS: usize = 200;
 pub const UID_BYTES: usize = 128;
 /// Event-type patterns of one route.
 pub const ROUTE_PATTERNS: usize = 64;
+/// Accounts of an installation, unless it is set otherwise (`limits.accounts`), and at most: they are counted when one is made.
+pub const ACCOUNTS: usize = 100_000;
+pub const ACCOUNTS_MAX: usize = 10_000_000;
 /// What an account may have.
 pub const DESTINATIONS_PER_ACCOUNT: usize = 200_000;
 pub const ROUTES_PER_ACCOUNT: usize = 200_000;
@@ -279,6 +291,10 @@ pub const PAGE_MADE_BYTES: usize = 4 * PAGE_BYTES;
 pub const FANOUT_COUNTED: usize = FANOUT_INLINE + 1;
 /// Entries one page looks at when a filter has no index.
 pub const PAGE_SCAN: usize = 5_000;
+/// Sources, destinations, routes or accounts that are read at once while one is looked for by its name or URL.
+pub const PAGE_SCAN_PART: usize = 500;
+/// The text that a name or a URL is looked for by.
+pub const SEARCHED_TEXT_CHARS: usize = 200;
 /// Payload shown inside an event; the exact bytes have their own address.
 pub const PAYLOAD_SHOWN_BYTES: usize = 64 * 1024;
 /// Deliveries shown inside an event.

@@ -3,6 +3,7 @@
 
 use crate::LongWork;
 use domain::{
+    account::AccountLimits,
     destination::Numbering,
     id::{AccountId, DestinationId, RouteId},
     limits,
@@ -21,6 +22,8 @@ use store::{AccountChanges, Catalog, StoreError};
 #[derive(Debug, Default)]
 pub struct Snapshot {
     pub version: i64,
+    /// What the account says of itself, on the way of each of its events.
+    pub limits: AccountLimits,
     pub table: RouteTable,
     /// Of the destinations that number.
     pub numberings: Arc<HashMap<DestinationId, Numbering>>,
@@ -48,6 +51,7 @@ struct CachedAccount {
 #[derive(Default)]
 struct AccountRoutes {
     version: i64,
+    limits: AccountLimits,
     table: RouteTable,
     /// Where each route stands in the table.
     places: HashMap<RouteId, RoutePlace>,
@@ -60,7 +64,7 @@ impl Snapshots {
     }
 
     /// The snapshot in memory, or a first one.
-    pub(crate) async fn get(&self, account: AccountId) -> Result<Arc<Snapshot>, StoreError> {
+    pub async fn get(&self, account: AccountId) -> Result<Arc<Snapshot>, StoreError> {
         let cached = self.cached(account);
         match cached.current() {
             Some(snapshot) if !cached.outdated.load(atomic::Ordering::Acquire) => Ok(snapshot),
@@ -135,9 +139,13 @@ impl Snapshots {
             })?;
         }
         cached.route_count.store(routes.places.len(), atomic::Ordering::Relaxed);
-        let AccountRoutes { version, table, numberings, .. } = &*routes;
-        let snapshot =
-            Arc::new(Snapshot { version: *version, table: table.clone(), numberings: numberings.clone() });
+        let AccountRoutes { version, limits, table, numberings, .. } = &*routes;
+        let snapshot = Arc::new(Snapshot {
+            version: *version,
+            limits: *limits,
+            table: table.clone(),
+            numberings: numberings.clone(),
+        });
         *cached.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot.clone());
         Ok(snapshot)
     }
@@ -173,6 +181,7 @@ impl AccountRoutes {
                 numbers => numberings.insert(destination, numbers),
             };
         }
+        self.limits = changes.limits;
         self.version = changes.version;
     }
 }

@@ -73,6 +73,7 @@ pub(crate) struct Config {
     pub(crate) defaults: DeliverySettings,
     pub(crate) body_bytes: usize,
     pub(crate) backlog: BacklogCap,
+    pub(crate) accounts: usize,
     pub(crate) idempotency_window: Duration,
     pub(crate) audit_kept: Duration,
     /// The operator's account, by its id or uid.
@@ -169,6 +170,7 @@ impl Config {
                 rows: layers.read("limits.backlog_rows", |text| number(text, 1..=MAX_BACKLOG_ROWS))?,
                 bytes: layers.read("limits.backlog_bytes", |text| size(text, 1..=usize::MAX))? as u64,
             },
+            accounts: layers.read("limits.accounts", |text| number(text, 1..=limits::ACCOUNTS_MAX))?,
             idempotency_window: layers.read("idempotency.window", |text| duration(text, HOUR..=365 * DAY))?,
             audit_kept: layers.read("audit.kept", |text| duration(text, DAY..=3_650 * DAY))?,
             operations_account: layers.maybe("operations.account", values::text)?,

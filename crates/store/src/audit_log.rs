@@ -80,6 +80,7 @@ pub enum AuditActor {
     /// This key, an account's or an operator's.
     Key(ApiKeyId),
     AnyOperator,
+    AnyPlatform,
     System,
 }
 
@@ -95,6 +96,7 @@ impl AuditFilter {
             && self.actor.is_none_or(|actor| match actor {
                 AuditActor::Key(id) => entry.actor.key_id() == Some(id),
                 AuditActor::AnyOperator => matches!(entry.actor, Actor::Operator(_)),
+                AuditActor::AnyPlatform => matches!(entry.actor, Actor::Platform(_)),
                 AuditActor::System => entry.actor == Actor::System,
             })
     }

@@ -2,7 +2,7 @@
 
 use crate::StoreError;
 use async_trait::async_trait;
-use domain::{id::AccountId, limits};
+use domain::{account::Quotas, id::AccountId, limits};
 
 #[async_trait]
 pub trait Backlogs: Send + Sync {
@@ -35,6 +35,14 @@ impl Default for BacklogCap {
 }
 
 impl BacklogCap {
+    /// That of an account with these quotas.
+    pub fn of(self, quotas: &Quotas) -> Self {
+        Self {
+            rows: quotas.backlog_rows.unwrap_or(self.rows),
+            bytes: quotas.backlog_bytes.unwrap_or(self.bytes),
+        }
+    }
+
     pub fn is_reached(&self, backlog: &AccountBacklog) -> bool {
         backlog.rows >= self.rows || backlog.bytes >= self.bytes
     }

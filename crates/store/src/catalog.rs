@@ -5,7 +5,7 @@
 use crate::{KeptGate, Listed, StoreError};
 use async_trait::async_trait;
 use domain::{
-    account::{Account, ApiKey},
+    account::{Account, AccountLimits, ApiKey},
     audit::AuditEntry,
     delivery_settings::DeliverySettings,
     destination::{Destination, Numbering},
@@ -26,10 +26,10 @@ use domain::{
 /// What is created or updated is given back as it is kept from now on, with its new version. An account's own version
 /// is 1 when it is created; it is the one that everything below counts up, so that its row counts as changed when
 /// anything of it has. An account has at most [`domain::limits::DESTINATIONS_PER_ACCOUNT`] destinations and
-/// [`domain::limits::ROUTES_PER_ACCOUNT`] routes, deleted ones not counted: `Full { "destinations" }` or
-/// `Full { "routes" }` beyond. Where several reasons to refuse hold, the first of NotFound, Changed, Full, Taken is
+/// [`domain::limits::ROUTES_PER_ACCOUNT`] routes, or as many as its quotas say, deleted ones not counted:
+/// `Full { "destinations" }` or `Full { "routes" }` beyond. Where several reasons to refuse hold, the first of NotFound, Changed, Full, Taken is
 /// given. What is changed here is written down in the same transaction: the entry given becomes the next of the chain of the
-/// account, or of the installation for operators' keys, and what is refused leaves none. Lists are newest first; those of sources, destinations and routes may be short and go on, as in [`crate::History`].
+/// account, or of the installation for keys of operators and platforms, and what is refused leaves none. Lists are newest first; those of sources, destinations and routes may be short and go on, as in [`crate::History`].
 #[async_trait]
 pub trait Catalog: Send + Sync {
     // --- The installation --------------------------------------------------------------------------------------
@@ -40,6 +40,14 @@ pub trait Catalog: Send + Sync {
     // --- Accounts ------------------------------------------------------------------------------------------------
 
     async fn create_account(&self, account: &Account, audit: &AuditEntry) -> Result<Account, StoreError>;
+    /// The same, if there are fewer than `most` then: `Full { "accounts" }` otherwise. However many make one at once, there
+    /// are never more.
+    async fn create_account_within(
+        &self,
+        most: usize,
+        account: &Account,
+        audit: &AuditEntry,
+    ) -> Result<Account, StoreError>;
     async fn account(&self, id: AccountId) -> Result<Account, StoreError>;
     /// The account of this uid, if there is one.
     async fn account_by_uid(&self, uid: &str) -> Result<Option<Account>, StoreError>;
@@ -72,7 +80,7 @@ pub trait Catalog: Send + Sync {
     async fn create_api_key(&self, key: &ApiKey, audit: &AuditEntry) -> Result<(), StoreError>;
     /// Of any account, revoked and expired ones too: the caller decides.
     async fn api_key_by_lookup(&self, lookup: &str) -> Result<Option<ApiKey>, StoreError>;
-    /// Keys of an account, or operator keys for None; newest first.
+    /// Keys of an account, or for None those of operators and platforms; newest first.
     async fn api_keys(
         &self,
         account: Option<AccountId>,
@@ -93,6 +101,8 @@ pub trait Catalog: Send + Sync {
 
     async fn create_source(&self, source: &Source, audit: &AuditEntry) -> Result<Source, StoreError>;
     async fn source(&self, account: AccountId, id: SourceId) -> Result<Source, StoreError>;
+    /// The source of this uid, if the account has one.
+    async fn source_by_uid(&self, account: AccountId, uid: &str) -> Result<Option<SourceId>, StoreError>;
     /// Of any account, disabled ones too: the caller decides.
     async fn source_by_token(&self, token_hash: &[u8]) -> Result<Option<Source>, StoreError>;
     async fn sources(
@@ -119,6 +129,12 @@ pub trait Catalog: Send + Sync {
         audit: &AuditEntry,
     ) -> Result<Destination, StoreError>;
     async fn destination(&self, account: AccountId, id: DestinationId) -> Result<Destination, StoreError>;
+    /// The destination of this uid, if the account has one.
+    async fn destination_by_uid(
+        &self,
+        account: AccountId,
+        uid: &str,
+    ) -> Result<Option<DestinationId>, StoreError>;
     async fn destinations(
         &self,
         account: AccountId,
@@ -159,6 +175,8 @@ pub trait Catalog: Send + Sync {
     /// NotFound { "destination" } or { "source" } if it leads from or to something that is not there.
     async fn create_route(&self, route: &Route, audit: &AuditEntry) -> Result<Route, StoreError>;
     async fn route(&self, account: AccountId, id: RouteId) -> Result<Route, StoreError>;
+    /// The route of this uid, if the account has one.
+    async fn route_by_uid(&self, account: AccountId, uid: &str) -> Result<Option<RouteId>, StoreError>;
     async fn routes(
         &self,
         account: AccountId,
@@ -188,6 +206,8 @@ pub struct Page<K> {
 #[derive(Debug, Clone, Default)]
 pub struct AccountChanges {
     pub version: i64,
+    /// As they are now. Those of an account whose document does not read are none of its own.
+    pub limits: AccountLimits,
     pub routes: Vec<Route>,
     pub removed_routes: Vec<RouteId>,
     /// From the beginning on only of those that are ordered.

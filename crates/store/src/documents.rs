@@ -3,6 +3,7 @@
 //! texts are whole, one kind at a time, so that each can be explained.
 
 use domain::{
+    account::Quotas,
     destination::Destination,
     id::{AccountId, DestinationId, RouteId, SourceId},
     limits,
@@ -25,10 +26,22 @@ pub(crate) trait Document: Clone + Serialize + Send + Sync {
     /// The version, the document and the columns beside it.
     const GET: &'static str;
     const LIST: &'static str;
+    const BY_UID: &'static str;
     const VERSION: &'static str;
     /// Up to the limit, by the index of live uids.
     const COUNT: &'static str;
     const DELETE: &'static str;
+
+    /// How many an account with these quotas may have, and their name.
+    fn most(quotas: &Quotas) -> Option<(usize, &'static str)> {
+        let own = match Self::WHAT {
+            "destination" => quotas.destinations,
+            "route" => quotas.routes,
+            _ => None,
+        };
+        let bounded = |most: usize| own.map_or(most, |own| most.min(own as usize));
+        Self::MAX.map(|(most, what)| (bounded(most), what))
+    }
 
     fn id(&self) -> Self::Id;
     fn uuid(id: Self::Id) -> Uuid;
@@ -60,6 +73,11 @@ macro_rules! document {
                 $table,
                 " where account_id = :account_id and id < :before_id and deleted_at is null",
                 " order by id desc limit :limit"
+            );
+            const BY_UID: &'static str = concat!(
+                "select id from ",
+                $table,
+                " where account_id = :account_id and uid = :uid and deleted_at is null"
             );
             const VERSION: &'static str = concat!(
                 "select version from ",

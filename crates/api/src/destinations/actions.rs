@@ -25,7 +25,7 @@ use store::Change;
 /// Hold all its deliveries; nothing is dropped, nothing expires. Scope `destinations:write`.
 #[utoipa::path(
     post, path = "/v1/destinations/{id}/pause", operation_id = "pause_destination", tag = "destinations",
-    params(("id" = schema::DestinationId, Path), IfMatchParam),
+    params(("id" = schema::DestinationRef, Path), IfMatchParam),
     responses((status = 200, description = "Paused.", body = DestinationView), problems::Switching),
 )]
 pub(crate) async fn pause(
@@ -45,7 +45,7 @@ pub(crate) async fn pause(
 /// Go on delivering after a pause. Scope `destinations:write`.
 #[utoipa::path(
     post, path = "/v1/destinations/{id}/resume", operation_id = "resume_destination", tag = "destinations",
-    params(("id" = schema::DestinationId, Path), IfMatchParam),
+    params(("id" = schema::DestinationRef, Path), IfMatchParam),
     responses((status = 200, description = "Resumed.", body = DestinationView), problems::Switching),
 )]
 pub(crate) async fn resume(
@@ -67,7 +67,7 @@ pub(crate) async fn resume(
 /// Deliver to it again. What ended meanwhile can be replayed. Scope `destinations:write`.
 #[utoipa::path(
     post, path = "/v1/destinations/{id}/enable", operation_id = "enable_destination", tag = "destinations",
-    params(("id" = schema::DestinationId, Path), IfMatchParam),
+    params(("id" = schema::DestinationRef, Path), IfMatchParam),
     responses((status = 200, description = "Enabled.", body = DestinationView), problems::Switching),
 )]
 pub(crate) async fn enable(
@@ -82,7 +82,7 @@ pub(crate) async fn enable(
 /// Deliver nothing to it: what waits and what comes ends as a dead letter. Scope `destinations:write`.
 #[utoipa::path(
     post, path = "/v1/destinations/{id}/disable", operation_id = "disable_destination", tag = "destinations",
-    params(("id" = schema::DestinationId, Path), IfMatchParam),
+    params(("id" = schema::DestinationRef, Path), IfMatchParam),
     responses((status = 200, description = "Disabled.", body = DestinationView), problems::Switching),
 )]
 pub(crate) async fn disable(
@@ -117,7 +117,7 @@ async fn switch(
 /// Scope `destinations:write`.
 #[utoipa::path(
     post, path = "/v1/destinations/{id}/probe", operation_id = "probe_destination", tag = "destinations",
-    params(("id" = schema::DestinationId, Path)),
+    params(("id" = schema::DestinationRef, Path)),
     responses((status = 202, description = "Asked for.", body = DestinationView), problems::Acting),
 )]
 pub(crate) async fn probe(
@@ -145,7 +145,7 @@ pub(crate) async fn probe(
 /// List a destination's attempts, newest delivery first. Scope `deliveries:read`.
 #[utoipa::path(
     get, path = "/v1/destinations/{id}/attempts", operation_id = "list_destination_attempts", tag = "destinations",
-    params(("id" = schema::DestinationId, Path), PageParams),
+    params(("id" = schema::DestinationRef, Path), PageParams),
     responses((status = 200, description = "A page.", body = ListBody<AttemptView>), problems::ListingOf),
 )]
 pub(crate) async fn attempts(

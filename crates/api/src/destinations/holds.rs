@@ -16,7 +16,7 @@ use domain::{account::Scope, destination::Destination, id::DestinationId};
 /// List a destination's holds, the newest first; one that goes on has no `ended_at`. Scope `destinations:read`.
 #[utoipa::path(
     get, path = "/v1/destinations/{id}/holds", operation_id = "list_destination_holds", tag = "destinations",
-    params(("id" = schema::DestinationId, Path), PageParams),
+    params(("id" = schema::DestinationRef, Path), PageParams),
     responses((status = 200, description = "A page.", body = ListBody<HoldRecordView>), problems::ListingOf),
 )]
 pub(crate) async fn list(

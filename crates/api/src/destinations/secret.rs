@@ -32,7 +32,7 @@ const SECRET_BYTES: usize = 32;
 /// Show a destination's signing secret. Scope `secrets:reveal`.
 #[utoipa::path(
     get, path = "/v1/destinations/{id}/secret", operation_id = "get_destination_secret", tag = "destinations",
-    params(("id" = schema::DestinationId, Path)),
+    params(("id" = schema::DestinationRef, Path)),
     responses((status = 200, description = "The secret.", body = SecretView), problems::Reading),
 )]
 pub(crate) async fn reveal(
@@ -50,7 +50,7 @@ pub(crate) async fn reveal(
 /// Give a destination a new signing secret. The old one signs as well for a while. Scope `destinations:write`.
 #[utoipa::path(
     post, path = "/v1/destinations/{id}/rotate-secret", operation_id = "rotate_destination_secret", tag = "destinations",
-    params(("id" = schema::DestinationId, Path), IfMatchParam), request_body = Option<RotateSecret>,
+    params(("id" = schema::DestinationRef, Path), IfMatchParam), request_body = Option<RotateSecret>,
     responses(
         (status = 200, description = "With the new secret in `signing.secret`.", body = DestinationView),
         problems::SwitchingWith,

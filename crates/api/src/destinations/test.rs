@@ -30,7 +30,7 @@ use std::{
 /// rate limit are obeyed unless it is forced. It ends when the client hangs up. Scope `destinations:write`.
 #[utoipa::path(
     post, path = "/v1/destinations/{id}/test", operation_id = "test_destination", tag = "destinations",
-    params(("id" = schema::DestinationId, Path)), request_body = Option<TestEvent>,
+    params(("id" = schema::DestinationRef, Path)), request_body = Option<TestEvent>,
     responses((status = 200, description = "How it went.", body = AttemptView), problems::Testing),
 )]
 pub(crate) async fn test(

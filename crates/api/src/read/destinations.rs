@@ -1,6 +1,6 @@
 //! Destinations, with what their lanes say and what waits for them; their holds, attempts and secrets.
 
-use super::{Listed, Revision, attempts, cut};
+use super::{Listed, Revision, Wanted, attempts, cut, if_there, search};
 use crate::{
     app::App,
     error::ApiError,
@@ -28,9 +28,23 @@ pub async fn destination(
 pub async fn destinations(
     app: &App,
     account: AccountId,
+    wanted: &Wanted,
     page: Page<DestinationId>,
 ) -> Result<Listed<DestinationView, DestinationId>, ApiError> {
-    let Listed { data, next } = app.store.destinations(account, page).await?.into();
+    let read = |page| app.store.destinations(account, page);
+    let Listed { data, next } = match &wanted.uid {
+        Some(uid) => {
+            let found = match app.store.destination_by_uid(account, uid).await? {
+                Some(id) => if_there(app.store.destination(account, id).await)?,
+                None => None,
+            };
+            search::only(found, wanted)
+        }
+        None if wanted.looks_through() => {
+            search::through(page, wanted, |destination| destination.id, read).await?
+        }
+        None => read(page).await?.into(),
+    };
     let ids: Vec<_> = data.iter().map(|destination| destination.id).collect();
     let lanes = lane_summaries(app, &ids).await?;
     let defaults = app.store.account(account).await?.defaults;

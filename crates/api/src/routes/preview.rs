@@ -1,11 +1,20 @@
 //! Which routes an event would take, and why not the others: the same function that ingest uses, without sending.
 
-use crate::{app::App, auth::AccountCtx, error::ApiError, json::Body, problems, validate::Checks, views};
+use crate::{
+    app::App,
+    auth::AccountCtx,
+    error::ApiError,
+    json::{self, Body},
+    named, problems,
+    validate::Checks,
+    views,
+};
 use axum::{extract::State, response::Response};
 use contract::{PreviewInput, PreviewView, RoutePreviewView};
 use domain::{
     account::Scope,
     event::EventType,
+    id::SourceId,
     json::Document,
     limits,
     route::{Candidate, Deliverers, RouteTable},
@@ -24,9 +33,11 @@ use serde_json::Value;
 pub(crate) async fn preview(
     State(app): State<App>,
     ctx: AccountCtx,
-    Body(input): Body<PreviewInput>,
+    Body(mut body): Body<Value>,
 ) -> Result<Response, ApiError> {
     let account = ctx.require(Scope::EventsRead)?;
+    named::resolve::<SourceId>(&app, Some(account), &mut body, "/source_id").await?;
+    let input: PreviewInput = json::from_value(body)?;
     check(&input)?;
     if let Some(source) = input.source_id {
         app.store.source(account, source).await.map_err(super::refuse_reference)?;

@@ -3,7 +3,11 @@
 use super::item::{ItemSubject, StreamItem};
 use crate::{auth::AccountCtx, error::ApiError, validate::Checks};
 use contract::{StreamKind, StreamQuery};
-use domain::{account::Scope, delivery::Status};
+use domain::{
+    account::Scope,
+    delivery::Status,
+    id::{DestinationId, RouteId, SourceId},
+};
 
 /// What a client may hear of, and wants to.
 #[derive(Debug)]
@@ -47,6 +51,19 @@ impl StreamFilter {
         }
         if named(StreamKind::Destination) {
             ctx.require(Scope::DestinationsRead)?;
+        }
+        // A uid that nobody has: a client would wait for ever. Said only now, to whom the scope permits it.
+        let absent = [
+            ("/destination_id", query.destination_id.iter().position(|id| *id == DestinationId::MIN)),
+            ("/source_id", query.source_id.iter().position(|id| *id == SourceId::MIN)),
+            ("/route_id", query.route_id.iter().position(|id| *id == RouteId::MIN)),
+        ];
+        if let Some((name, place)) = absent.into_iter().find_map(|(name, place)| Some((name, place?))) {
+            return Err(ApiError::invalid_field(
+                format!("{name}/{place}"),
+                "not_found",
+                "nothing has this uid",
+            ));
         }
         let deliveries = query.kind.is_empty() || named(StreamKind::Delivery);
         // What has nothing that a filter could ask about is not told.

@@ -1,4 +1,4 @@
-use contract::{AccountView, DefaultsView, RetrySettingsView};
+use contract::{AccountView, DefaultsView, QuotasView, RetrySettingsView};
 use domain::{account::Account, retry::RetrySettings};
 use std::time::Duration;
 
@@ -12,6 +12,13 @@ pub(crate) fn account(account: &Account) -> AccountView {
             max_concurrency: account.defaults.max_concurrency,
             timeout_seconds: account.defaults.timeout.map(|timeout| timeout.as_secs()),
             retry_policy: retry_settings(&account.defaults.retry_policy),
+        },
+        rate_limit: account.rate_limit,
+        quotas: QuotasView {
+            destinations: account.quotas.destinations,
+            routes: account.quotas.routes,
+            backlog_rows: account.quotas.backlog_rows,
+            backlog_bytes: account.quotas.backlog_bytes,
         },
         created_at: account.created_at,
         updated_at: account.updated_at,

@@ -23,6 +23,7 @@ fn prefix(key: &ApiKey) -> String {
         KeyKind::Account => "phk",
         KeyKind::Ingest => "phi",
         KeyKind::Operator => "pho",
+        KeyKind::Platform => "php",
     };
     let begins: String = key.lookup.chars().take(4).collect();
     format!("{kind}_{begins}…")

@@ -2,7 +2,13 @@
 
 use crate::world::{Answer, NOW, TOKEN, World};
 use axum::body::Body;
-use domain::{account::KeyKind, id::AttemptId, limits, source::Source, testing::audit_entry};
+use domain::{
+    account::{Account, KeyKind, Quotas},
+    id::AttemptId,
+    limits,
+    source::Source,
+    testing::audit_entry,
+};
 use futures_util::stream;
 use serde_json::json;
 use std::time::Duration;
@@ -166,6 +172,34 @@ async fn while_a_backlog_is_full_a_replay_waits_and_says_so() {
     let path = format!("/v1/replays/{}", begun.body["id"].as_str().unwrap());
     let told = world.get(&path, &world.key).await;
     assert_eq!((&told.body["waiting_for"], &told.body["estimated_seconds"]), (&json!(null), &json!(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_of_the_account_counts_before_that_of_the_installation() {
+    let world = World::with(|config| config.backlog = BacklogCap { rows: 4, bytes: u64::MAX }).await;
+    let allow = async |rows| {
+        let account = world.store.account(world.account).await.unwrap();
+        let quotas = Quotas { backlog_rows: rows, ..Quotas::default() };
+        world.store.update_account(&Account { quotas, ..account }, &audit_entry()).await.unwrap();
+    };
+    allow(Some(2)).await;
+    for _ in 0..2 {
+        world.ingest(TOKEN, &[], "x").await.accepted("queued", 1);
+    }
+    look_again().await;
+    world.ingest(TOKEN, &[], "x").await.is(429, "backlog_full");
+    look_again().await;
+    world.publish("/v1/events", &world.key, EVENT).await.is(429, "backlog_full");
+    allow(Some(9)).await;
+    // Whoever is refused is read again, or it would never be heard of where nothing is admitted.
+    world.ingest(TOKEN, &[], "x").await.is(429, "backlog_full");
+    look_again().await;
+    world.ingest(TOKEN, &[], "x").await.is(429, "backlog_full");
+    look_again().await;
+    for _ in 0..3 {
+        world.ingest(TOKEN, &[], "x").await.accepted("queued", 1);
+        look_again().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,10 +1,12 @@
 //! Requests that bring one event in go past the router. Whoever sends them must not notice.
 
 use crate::world::{TOKEN, World, request};
+use api::{ApiService, ListenAddress};
 use axum::body::Body;
 use domain::account::KeyKind;
 use http::{HeaderMap, Request, header};
 use http_body_util::BodyExt;
+use store::{Catalog as _, Page};
 use tower::ServiceExt;
 
 /// Two worlds are alike to the last bit: one is asked by its router, the other as a connection asks.
@@ -95,6 +97,44 @@ async fn operators_bring_events_in_for_an_account_that_they_name_and_for_no_othe
     };
     world.ask(publish(&format!("authorization: Bearer {key}"))).await.is(403, "scope_missing");
     world.ask(publish(&operator)).await.accepted("unmatched", 0);
+}
+
+#[tokio::test]
+async fn a_platforms_key_is_taken_where_an_operators_is_not() {
+    let world = World::new().await;
+    let public = ApiService::new(ListenAddress::Public, world.app.clone());
+    let ask = async |kind: KeyKind, path: &str| {
+        let (key, _) = world.new_key(kind, None).await;
+        let headers =
+            [&format!("posthaste-account: {}", world.account), &format!("authorization: Bearer {key}")];
+        let headers = [headers[0].as_str(), headers[1].as_str(), "content-type: application/json"];
+        let event = "{\"type\":\"order.paid\",\"data\":{}}";
+        public.clone().answer(request("POST", path, &headers, event)).await.status().as_u16()
+    };
+    for path in ["/v1/events", "/v1/events?query=1"] {
+        assert_eq!(ask(KeyKind::Platform, path).await, 202);
+        assert_eq!(ask(KeyKind::Operator, path).await, 401);
+    }
+}
+
+#[tokio::test]
+async fn a_bound_on_accounts_is_kept() {
+    let world = World::with(|config| config.accounts = 2).await;
+    let (platform, _) = world.new_key(KeyKind::Platform, None).await;
+    let key = format!("authorization: Bearer {platform}");
+    let publish = async |uid: &str| {
+        let named = format!("posthaste-account: {uid}");
+        let headers = ["content-type: application/json", &named, &key];
+        let event = "{\"type\":\"order.paid\",\"data\":{}}";
+        world.ask(request("POST", "/v1/events?create_account=true", &headers, event)).await
+    };
+    publish("one").await.accepted("unmatched", 0);
+    publish("two").await.is(409, "quota_exceeded");
+    publish("one").await.accepted("unmatched", 0);
+    let made =
+        request("POST", "/v1/accounts", &["content-type: application/json", &key], "{\"name\":\"Two\"}");
+    world.ask(made).await.is(409, "quota_exceeded");
+    assert_eq!(world.store.accounts(Page { before: None, limit: 9 }).await.unwrap().len(), 2);
 }
 
 #[tokio::test]

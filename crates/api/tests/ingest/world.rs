@@ -255,7 +255,7 @@ async fn create_key(
 ) -> (String, ApiKeyId) {
     let text = KeyText::generate(kind, dice);
     let id = ApiKeyId::at(NOW, dice.bits());
-    let account = (kind != KeyKind::Operator).then_some(account);
+    let account = (!kind.is_of_installation()).then_some(account);
     let key = ApiKey { source_id: source, ..text.kept(id, account, "test", secrets, NOW) };
     store.create_api_key(&key, &audit_entry()).await.unwrap();
     (text.expose().to_owned(), id)

@@ -10,6 +10,7 @@ mod backfills;
 mod deliveries;
 mod destinations;
 mod events;
+mod every_endpoint;
 mod finding;
 mod isolation;
 mod lists;
@@ -25,6 +26,7 @@ mod sources;
 mod stats;
 mod stream;
 mod strictness;
+mod tenants;
 mod world;
 
 /// Writes each test once and runs it on every store.

@@ -43,7 +43,8 @@ on_every_store! {
         let destination = world.destination().await;
         for (more, pointer, code) in [
             (json!({ "colour": 1 }), "/colour", "unknown_field"),
-            (json!({ "destination_id": "dst_1" }), "/destination_id", "invalid_value"),
+            (json!({ "destination_id": "dst_1" }), "/destination_id", "not_found"),
+            (json!({ "destination_id": "no uid" }), "/destination_id", "invalid_value"),
             (json!({ "destination_id": "dst_01h455vb4pex5vsknk084sn02q" }), "/destination_id", "not_found"),
             (json!({ "source_id": "src_01h455vb4pex5vsknk084sn02q" }), "/source_id", "not_found"),
             (json!({ "event_types": [] }), "/event_types", "invalid_length"),

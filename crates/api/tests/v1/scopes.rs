@@ -2,7 +2,7 @@
 //! is not in it fails the test, as does one that asks for more or for less.
 
 use crate::{openapi::operations, world::World};
-use Needs::{Anything, Operator, OperatorOr, Scoped};
+use Needs::{Anything, OperatorOr, PlatformScoped, Scoped};
 use domain::account::Scope;
 use http::Method;
 use serde_json::json;
@@ -13,7 +13,8 @@ enum Needs {
     Scoped(Scope),
     /// A key of an account, whatever its scopes.
     Anything,
-    Operator,
+    /// An operator, or a platform with this scope.
+    PlatformScoped(Scope),
     /// An operator, or a key of an account with this scope.
     OperatorOr(Scope),
 }
@@ -21,12 +22,12 @@ enum Needs {
 const MATRIX: &[(&str, &str, Needs)] = &[
     ("get", "/v1/account", Anything),
     ("patch", "/v1/account", Scoped(Scope::AccountAdmin)),
-    ("get", "/v1/accounts", Operator),
-    ("post", "/v1/accounts", Operator),
-    ("get", "/v1/accounts/{id}", Operator),
-    ("patch", "/v1/accounts/{id}", Operator),
-    ("get", "/v1/accounts/{id}/api-keys", Operator),
-    ("delete", "/v1/accounts/{id}/api-keys/{key_id}", Operator),
+    ("get", "/v1/accounts", PlatformScoped(Scope::AccountsRead)),
+    ("post", "/v1/accounts", PlatformScoped(Scope::AccountsWrite)),
+    ("get", "/v1/accounts/{id}", PlatformScoped(Scope::AccountsRead)),
+    ("patch", "/v1/accounts/{id}", PlatformScoped(Scope::AccountsWrite)),
+    ("get", "/v1/accounts/{id}/api-keys", PlatformScoped(Scope::AccountsRead)),
+    ("delete", "/v1/accounts/{id}/api-keys/{key_id}", PlatformScoped(Scope::AccountsWrite)),
     ("get", "/v1/api-keys", OperatorOr(Scope::KeysManage)),
     ("post", "/v1/api-keys", OperatorOr(Scope::KeysManage)),
     ("delete", "/v1/api-keys/{id}", OperatorOr(Scope::KeysManage)),
@@ -99,15 +100,15 @@ fn every_operation_says_what_it_needs() {
 async fn a_key_may_do_what_its_scopes_say_and_nothing_else() {
     let world = World::memory().await;
     let with_none = world.key_with(&[]).await;
-    for scope in Scope::ALL {
-        let others: Vec<Scope> = Scope::ALL.into_iter().filter(|other| *other != scope).collect();
+    for scope in Scope::OF_ACCOUNT {
+        let others: Vec<Scope> = Scope::OF_ACCOUNT.into_iter().filter(|other| *other != scope).collect();
         let (with, without) = (world.key_with(&[scope]).await, world.key_with(&others).await);
         for (method, path, needs) in MATRIX {
             let allowed = |key| may(&world, key, method, path);
             let (needs_it, needs_none) = match needs {
                 Scoped(needed) | OperatorOr(needed) => (*needed == scope, false),
                 Anything => (false, true),
-                Operator => (false, false),
+                PlatformScoped(_) => (false, false),
             };
             let needs_other = matches!(needs, Scoped(_) | OperatorOr(_)) && !needs_it;
             assert_eq!(allowed(&with).await, needs_it || needs_none, "{method} {path} with {scope:?}");
@@ -124,9 +125,37 @@ async fn a_key_may_do_what_its_scopes_say_and_nothing_else() {
     }
 }
 
+#[tokio::test]
+async fn a_platform_may_do_what_its_scopes_say_and_nothing_else() {
+    let world = World::memory().await;
+    let account = world.account.to_string();
+    for scope in Scope::ALL {
+        let others: Vec<Scope> = Scope::ALL.into_iter().filter(|other| *other != scope).collect();
+        let (with, without) = (world.platform_with(&[scope]).await, world.platform_with(&others).await);
+        for (method, path, needs) in MATRIX {
+            // The nodes are the operator's, whatever a platform may do.
+            let (needed, for_whom) = match needs {
+                _ if *path == "/v1/nodes" => (None, Some(account.as_str())),
+                PlatformScoped(needed) => (Some(*needed), None),
+                Scoped(needed) | OperatorOr(needed) => (Some(*needed), Some(account.as_str())),
+                Anything => continue,
+            };
+            let allowed = |key| may_for(&world, key, for_whom, method, path);
+            assert_eq!(allowed(&with).await, needed == Some(scope), "{method} {path} with {scope:?}");
+            let others_do = needed.is_some_and(|needed| needed != scope);
+            assert_eq!(allowed(&without).await, others_do, "{method} {path} without {scope:?}");
+        }
+    }
+}
+
 /// Whether this is refused for want of a scope, or for some other reason, or not at all. The ids were never given out, and
 /// only the head of an answer is awaited: a stream has no end.
 async fn may(world: &World, key: &str, method: &str, path: &str) -> bool {
+    may_for(world, key, None, method, path).await
+}
+
+/// The same, for an account that is named.
+async fn may_for(world: &World, key: &str, account: Option<&str>, method: &str, path: &str) -> bool {
     let kinds = [
         ("/v1/accounts", "acc"),
         ("/v1/api-keys", "key"),
@@ -145,6 +174,9 @@ async fn may(world: &World, key: &str, method: &str, path: &str) -> bool {
         .uri(path)
         .header(http::header::AUTHORIZATION, format!("Bearer {key}"))
         .header(http::header::CONTENT_TYPE, "application/json");
+    if let Some(account) = account {
+        request = request.header("posthaste-account", account);
+    }
     let body = if method == Method::GET { String::new() } else { json!({}).to_string() };
     request = request.method(method);
     world.begin(request.body(body.into()).expect("a request")).await.status() != 403

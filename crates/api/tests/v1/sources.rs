@@ -35,7 +35,7 @@ on_every_store! {
         let made = world.post("/v1/sources", json!({ "name": "Stripe" })).await.expect(201);
         let (path, url) = (format!("/v1/sources/{}", text(&made["id"])), text(&made["ingest_url"]));
         let token = url.rsplit('/').next().unwrap().to_owned();
-        let others: Vec<Scope> = Scope::ALL.into_iter().filter(|scope| *scope != Scope::SecretsReveal).collect();
+        let others: Vec<Scope> = Scope::OF_ACCOUNT.into_iter().filter(|scope| *scope != Scope::SecretsReveal).collect();
         let other = world.key_with(&others).await;
         for key in [&world.key, &other] {
             for (method, path, body) in [

@@ -254,7 +254,11 @@ on_every_store! {
 
     async fn what_cannot_be_followed_is_refused(world) {
         world.get("/v1/stream?colour=red").await.expect_invalid("/colour", "unknown_parameter");
-        world.get("/v1/stream?destination_id=evt_01").await.expect_invalid("/destination_id/0", "invalid_value");
+        world.get("/v1/stream?destination_id=no%20uid").await.expect_invalid("/destination_id/0", "invalid_value");
+        for (name, value) in [("destination_id", "evt_01"), ("source_id", "nobody"), ("route_id", "nobody")] {
+            let refused = world.get(&format!("/v1/stream?{name}={value}")).await;
+            refused.expect_invalid(&format!("/{name}/0"), "not_found");
+        }
         world.get("/v1/stream?status=lost").await.expect_invalid("/status/0", "unknown_value");
         for never in ["queued", "delivering"] {
             let filter = format!("/v1/stream?status=delivered&status={never}");

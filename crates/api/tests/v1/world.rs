@@ -53,7 +53,10 @@ pub(crate) struct World {
     /// The same in the second account.
     pub(crate) foreign_key: String,
     pub(crate) operator_key: String,
+    /// Every scope of a platform.
+    pub(crate) platform_key: String,
     pub(crate) account: AccountId,
+    pub(crate) foreign_account: AccountId,
     dice: Arc<CountingDice>,
     secrets: Arc<InstallationSecrets>,
     pub(crate) app: App,
@@ -176,7 +179,9 @@ impl World {
             key: String::new(),
             foreign_key: String::new(),
             operator_key: String::new(),
+            platform_key: String::new(),
             account: AccountId::MIN,
+            foreign_account: AccountId::MIN,
             dice,
             secrets,
             service: ApiService::new(ListenAddress::Only, app.clone()),
@@ -186,10 +191,12 @@ impl World {
             _folder: folder,
         };
         world.account = world.make_account("Acme").await;
-        world.key = world.make_key(Some(world.account), KeyKind::Account, &Scope::ALL).await;
+        world.key = world.make_key(Some(world.account), KeyKind::Account, &Scope::OF_ACCOUNT).await;
         let foreign = world.make_account("Umbrella").await;
-        world.foreign_key = world.make_key(Some(foreign), KeyKind::Account, &Scope::ALL).await;
+        world.foreign_key = world.make_key(Some(foreign), KeyKind::Account, &Scope::OF_ACCOUNT).await;
+        world.foreign_account = foreign;
         world.operator_key = world.make_key(None, KeyKind::Operator, &[]).await;
+        world.platform_key = world.make_key(None, KeyKind::Platform, &Scope::ALL).await;
         world
     }
 
@@ -213,6 +220,11 @@ impl World {
     /// A key of the first account with these scopes alone.
     pub(crate) async fn key_with(&self, scopes: &[Scope]) -> String {
         self.make_key(Some(self.account), KeyKind::Account, scopes).await
+    }
+
+    /// A key of a platform with these scopes alone.
+    pub(crate) async fn platform_with(&self, scopes: &[Scope]) -> String {
+        self.make_key(None, KeyKind::Platform, scopes).await
     }
 
     // --- Asking ----------------------------------------------------------------------------------------------------
@@ -250,6 +262,37 @@ impl World {
             None => request.body(Body::empty()),
         };
         self.ask(request.expect("a well-formed request")).await
+    }
+
+    /// With the platform's key, for this account.
+    pub(crate) async fn act_for(
+        &self,
+        account: &str,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Reply {
+        self.act_as(&self.platform_key, Some(account), method, path, body).await
+    }
+
+    pub(crate) async fn act_as(
+        &self,
+        key: &str,
+        account: Option<&str>,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Reply {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::AUTHORIZATION, format!("Bearer {key}"))
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(account) = account {
+            request = request.header("posthaste-account", account);
+        }
+        let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+        self.ask(request.body(body).expect("a well-formed request")).await
     }
 
     pub(crate) async fn ask(&self, request: Request<Body>) -> Reply {

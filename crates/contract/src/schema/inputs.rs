@@ -1,12 +1,12 @@
 //! What is sent in one of several shapes, as OpenAPI says it: a type for each shape. The types that are read have every
 //! member of every shape, and the checks of the API tell which belong together.
 
-use super::DestinationId;
+use super::DestinationRef;
 use super::{
-    AccountId, AccountKeyKind, Anything, AuthHeaders, AuthUsername, AuthValue, Base64, BasicAuthType,
-    BearerAuthType, ContentType, DeliveryId, EventId, EventType, HeadersAuthType, IdempotencyKey,
-    IngestKeyKind, IngestScope, Metadata, Name, NoAuthType, OperatorKeyKind, OrderingKey, PreviewHeaders,
-    Scope, SigningScheme, SigningSecret, SourceId, Tag, Timestamp,
+    AccountKeyKind, AccountRef, AccountScope, Anything, AuthHeaders, AuthUsername, AuthValue, Base64,
+    BasicAuthType, BearerAuthType, ContentType, DeliveryId, EventId, EventType, HeadersAuthType,
+    IdempotencyKey, IngestKeyKind, IngestScope, Metadata, Name, NoAuthType, OperatorKeyKind, OrderingKey,
+    PlatformKeyKind, PreviewHeaders, Scope, SigningScheme, SigningSecret, SourceRef, Tag, Timestamp,
 };
 use crate::DeliveryQuery;
 use crate::{BackfillEvents, BackfillMatch};
@@ -173,13 +173,14 @@ pub struct RateLimitInput {
     per_seconds: u32,
 }
 
-/// A key to be made: of an account, of a source of it, or the operator's.
+/// A key to be made: of an account, of a source of it, the operator's, or a platform's.
 #[derive(ToSchema)]
 #[serde(untagged)]
 pub enum ApiKeyInput {
     Account(AccountKeyInput),
     Ingest(IngestKeyInput),
     Operator(OperatorKeyInput),
+    Platform(PlatformKeyInput),
 }
 
 /// A key of an account.
@@ -193,9 +194,9 @@ pub struct AccountKeyInput {
     kind: Option<AccountKeyKind>,
     /// Every scope if left out. None that the key which asks does not have itself.
     #[schema(min_items = 1)]
-    scopes: Option<Vec<Scope>>,
+    scopes: Option<Vec<AccountScope>>,
     /// The account it is for, if an operator asks; nobody else may name one.
-    account_id: Option<AccountId>,
+    account_id: Option<AccountRef>,
     /// Events a second it may bring in, on each node; a second's worth may come at once. Null: no limit.
     #[schema(minimum = 1, maximum = 1_000_000)]
     rate_limit: Option<u32>,
@@ -212,11 +213,11 @@ pub struct IngestKeyInput {
     #[schema(inline)]
     kind: IngestKeyKind,
     /// Must be there.
-    source_id: SourceId,
+    source_id: SourceRef,
     #[schema(inline, min_items = 1, max_items = 1)]
     scopes: Option<Vec<IngestScope>>,
     /// The account it is for, if an operator asks; nobody else may name one.
-    account_id: Option<AccountId>,
+    account_id: Option<AccountRef>,
     /// Events a second it may bring in, on each node; a second's worth may come at once. Null: no limit.
     #[schema(minimum = 1, maximum = 1_000_000)]
     rate_limit: Option<u32>,
@@ -232,6 +233,25 @@ pub struct OperatorKeyInput {
     name: Name,
     #[schema(inline)]
     kind: OperatorKeyKind,
+    /// Lies in the future.
+    expires_at: Option<Timestamp>,
+}
+
+/// A key of a platform, which acts for any account that it names in `Posthaste-Account`. Only an operator makes one.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::ApiKeyInput")]
+pub struct PlatformKeyInput {
+    name: Name,
+    #[schema(inline)]
+    kind: PlatformKeyKind,
+    /// Every scope if left out.
+    #[schema(min_items = 1)]
+    scopes: Option<Vec<Scope>>,
+    /// Events a second it may bring in, on each node, for all accounts together; a second's worth may come at once. Null: no
+    /// limit.
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    rate_limit: Option<u32>,
     /// Lies in the future.
     expires_at: Option<Timestamp>,
 }
@@ -286,7 +306,7 @@ pub struct ReplayOfEvents {
     matching: BackfillMatch,
     /// To these alone; wherever the routes lead, if left out.
     #[schema(min_items = 1, max_items = 50)]
-    destination_ids: Option<Vec<DestinationId>>,
+    destination_ids: Option<Vec<DestinationRef>>,
     /// Deliveries to make a second.
     #[schema(minimum = 1, maximum = 10_000, default = 100)]
     rate: Option<u32>,
@@ -317,7 +337,7 @@ pub struct PreviewOfEvent {
 #[expect(dead_code, reason = "describes crate::PreviewInput")]
 pub struct PreviewOfMembers {
     /// Null: published by API. Must be there.
-    source_id: Option<SourceId>,
+    source_id: Option<SourceRef>,
     #[serde(rename = "type")]
     event_type: EventType,
     /// The payload as JSON; leave it out for one that is not JSON.

@@ -25,6 +25,14 @@ pub(super) fn uid() -> Object {
     text(1, limits::UID_BYTES, pattern).examples(["order-service"]).build()
 }
 
+/// An id of ours, or the caller's own.
+pub(super) fn reference(prefix: &str) -> Object {
+    text(1, limits::UID_BYTES, "^[A-Za-z0-9._-]+$")
+        .description(Some("Its id, or its uid. An id counts first."))
+        .examples([format!("{prefix}_01h455vb4pex5vsknk084sn02q"), "order-service".to_owned()])
+        .build()
+}
+
 pub(super) fn event_type() -> Object {
     text(1, limits::EVENT_TYPE_BYTES, r"^(?!posthaste(\.|$))[A-Za-z0-9._-]+$")
         .description(Some("What happened. `posthaste.` is ours."))

@@ -27,6 +27,7 @@ fn snapshot(count: usize, matching: usize) -> Snapshot {
         }
     };
     Snapshot {
+        limits: Default::default(),
         version: 1,
         table: RouteTable::new((0..count).map(route).map(Arc::new)),
         numberings: Arc::default(),
@@ -61,7 +62,12 @@ fn shared_snapshot(routes: usize, destinations: usize) -> Snapshot {
         let (id, to) = (RouteId::at(NOW, (n as u128) << 16), ((n % destinations) as u128) << 16);
         Arc::new(Route::new(id, AccountId::MIN, DestinationId::at(NOW, to), NOW))
     };
-    Snapshot { version: 1, table: RouteTable::new((0..routes).map(route)), numberings: Arc::default() }
+    Snapshot {
+        version: 1,
+        limits: Default::default(),
+        table: RouteTable::new((0..routes).map(route)),
+        numberings: Arc::default(),
+    }
 }
 
 #[test]

@@ -89,7 +89,7 @@ pub(crate) async fn enter(
     }
     let now = now(store).await?;
     let account = match parts.kind {
-        KeyKind::Operator => None,
+        KeyKind::Operator | KeyKind::Platform => None,
         KeyKind::Account | KeyKind::Ingest => Some(first_account(store, secrets, now).await?),
     };
     let id = ApiKeyId::at(now, SystemDice.bits());

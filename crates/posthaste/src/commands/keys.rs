@@ -60,7 +60,7 @@ enum What {
         #[command(flatten)]
         settings: SettingFlags,
     },
-    /// List the keys of an account, or of the operator.
+    /// List the keys of an account, of the operator, or of platforms.
     List {
         #[command(flatten)]
         owner: Owner,
@@ -90,9 +90,22 @@ struct Owner {
     /// The operator's, who runs the installation
     #[arg(long, conflicts_with = "account")]
     operator: bool,
+    /// A platform's, which acts for any account that it names
+    #[arg(long, conflicts_with_all = ["account", "operator"])]
+    platform: bool,
     /// This account's [default: the first one's]
     #[arg(long, value_name = "acc_…")]
     account: Option<AccountId>,
+}
+
+impl Owner {
+    fn kind(&self) -> KeyKind {
+        match (self.operator, self.platform) {
+            (true, _) => KeyKind::Operator,
+            (false, true) => KeyKind::Platform,
+            (false, false) => KeyKind::Account,
+        }
+    }
 }
 
 pub(crate) async fn run(args: KeysArgs, json: bool) -> Result<(), Failure> {
@@ -143,7 +156,7 @@ async fn create(owner: &Owner, name: &str, settings: &SettingFlags, json: bool) 
         .await
         .map_err(bootstrap::secrets_failure)?;
     let account = account(owner, &store).await?;
-    let kind = if account.is_some() { KeyKind::Account } else { KeyKind::Operator };
+    let kind = owner.kind();
     let text = KeyText::generate(kind, &SystemDice);
     let now = bootstrap::now(&store).await?;
     let key = text.kept(ApiKeyId::at(now, SystemDice.bits()), account, name, &secrets, now);
@@ -163,7 +176,9 @@ async fn list(owner: &Owner, settings: &SettingFlags, json: bool) -> Result<(), 
     let mut before = None;
     loop {
         let keys = store.api_keys(account, Page { before, limit: limits::PAGE_MAX }).await?;
-        keys.iter().try_for_each(|key| print_key(key, json))?;
+        // Keys of operators and of platforms are kept together.
+        let wanted = |key: &&ApiKey| account.is_some() || key.kind == owner.kind();
+        keys.iter().filter(wanted).try_for_each(|key| print_key(key, json))?;
         match keys.last() {
             Some(last) if keys.len() == limits::PAGE_MAX => before = Some(last.id),
             _ => return Ok(()),
@@ -196,9 +211,9 @@ async fn revoke(id: ApiKeyId, owner: &Owner, settings: &SettingFlags, json: bool
     Ok(())
 }
 
-/// None for the operator.
+/// None for operators and platforms.
 async fn account(owner: &Owner, store: &Arc<dyn Store>) -> Result<Option<AccountId>, Failure> {
-    match (owner.operator, owner.account) {
+    match (owner.kind().is_of_installation(), owner.account) {
         (true, _) => Ok(None),
         (false, Some(id)) => Ok(Some(store.account(id).await?.id)),
         (false, None) => match store.first_account().await? {

@@ -275,6 +275,7 @@ impl NodeParts<'_> {
                 connections: limits::CONNECTIONS.min(open_files_limit() / 2),
                 trusted_proxies: TrustedProxies::new(config.trusted_proxies.clone()),
                 backlog: config.backlog,
+                accounts: config.accounts,
                 role: config.role,
                 operations_account: config.operations_account.clone(),
                 unsafe_settings,

@@ -55,6 +55,7 @@ macro_rules! forward {
 forward! { Catalog:
     fn setting_or_insert(name: &str, value: &[u8]) -> Vec<u8>;
     fn create_account(account: &Account, audit: &AuditEntry) -> Account;
+    fn create_account_within(most: usize, account: &Account, audit: &AuditEntry) -> Account;
     fn account(id: AccountId) -> Account;
     fn account_by_uid(uid: &str) -> Option<Account>;
     fn accounts(page: Page<AccountId>) -> Vec<Account>;
@@ -70,18 +71,21 @@ forward! { Catalog:
     fn touch_api_key(id: ApiKeyId, now: Timestamp) -> ();
     fn create_source(source: &Source, audit: &AuditEntry) -> Source;
     fn source(account: AccountId, id: SourceId) -> Source;
+    fn source_by_uid(account: AccountId, uid: &str) -> Option<SourceId>;
     fn source_by_token(token_hash: &[u8]) -> Option<Source>;
     fn sources(account: AccountId, page: Page<SourceId>) -> Listed<Source, SourceId>;
     fn update_source(source: &Source, audit: &AuditEntry) -> Source;
     fn delete_source(account: AccountId, id: SourceId, now: Timestamp, audit: &AuditEntry) -> ();
     fn create_destination(destination: &Destination, audit: &AuditEntry) -> Destination;
     fn destination(account: AccountId, id: DestinationId) -> Destination;
+    fn destination_by_uid(account: AccountId, uid: &str) -> Option<DestinationId>;
     fn destinations(account: AccountId, page: Page<DestinationId>) -> Listed<Destination, DestinationId>;
     fn delete_destination(account: AccountId, id: DestinationId, now: Timestamp, audit: &AuditEntry) -> ();
     fn probe(account: AccountId, id: DestinationId, now: Timestamp, audit: &AuditEntry) -> Destination;
     fn destination_records(ids: &[DestinationId]) -> Vec<Option<DestinationRecord>>;
     fn create_route(route: &Route, audit: &AuditEntry) -> Route;
     fn route(account: AccountId, id: RouteId) -> Route;
+    fn route_by_uid(account: AccountId, uid: &str) -> Option<RouteId>;
     fn routes(account: AccountId, page: Page<RouteId>) -> Listed<Route, RouteId>;
     fn delete_route(account: AccountId, id: RouteId, now: Timestamp, audit: &AuditEntry) -> ();
     write fn update_destination(destination: &Destination, audit) -> Destination;

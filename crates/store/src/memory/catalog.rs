@@ -33,6 +33,18 @@ impl Catalog for MemoryStore {
         Ok(account)
     }
 
+    async fn create_account_within(
+        &self,
+        most: usize,
+        account: &Account,
+        audit: &AuditEntry,
+    ) -> Result<Account, StoreError> {
+        if self.tables().accounts.len() >= most {
+            return Err(StoreError::Full { what: "accounts" });
+        }
+        self.create_account(account, audit).await
+    }
+
     async fn account(&self, id: AccountId) -> Result<Account, StoreError> {
         self.tables().account(id).cloned()
     }
@@ -67,11 +79,12 @@ impl Catalog for MemoryStore {
 
     async fn changes(&self, account: AccountId, since: i64) -> Result<AccountChanges, StoreError> {
         let tables = self.tables();
-        let version = tables.account(account)?.version;
+        let (version, limits) = (tables.account(account)?.version, tables.account(account)?.limits());
         let newer =
             || tables.routes.0.values().filter(|kept| kept.row.account_id == account && kept.version > since);
         Ok(AccountChanges {
             version,
+            limits,
             routes: newer().filter_map(KeptRow::live).cloned().collect(),
             removed_routes: newer()
                 .filter(|kept| kept.deleted_at.is_some())
@@ -168,6 +181,10 @@ impl Catalog for MemoryStore {
         self.tables().sources.get(account, id).cloned()
     }
 
+    async fn source_by_uid(&self, account: AccountId, uid: &str) -> Result<Option<SourceId>, StoreError> {
+        Ok(self.tables().sources.by_uid(account, uid))
+    }
+
     async fn source_by_token(&self, token_hash: &[u8]) -> Result<Option<Source>, StoreError> {
         Ok(self.tables().sources.live().find(|source| source.token_hash == token_hash).cloned())
     }
@@ -212,6 +229,14 @@ impl Catalog for MemoryStore {
 
     async fn destination(&self, account: AccountId, id: DestinationId) -> Result<Destination, StoreError> {
         self.tables().destinations.get(account, id).cloned()
+    }
+
+    async fn destination_by_uid(
+        &self,
+        account: AccountId,
+        uid: &str,
+    ) -> Result<Option<DestinationId>, StoreError> {
+        Ok(self.tables().destinations.by_uid(account, uid))
     }
 
     async fn destinations(
@@ -295,6 +320,10 @@ impl Catalog for MemoryStore {
 
     async fn route(&self, account: AccountId, id: RouteId) -> Result<Route, StoreError> {
         self.tables().routes.get(account, id).cloned()
+    }
+
+    async fn route_by_uid(&self, account: AccountId, uid: &str) -> Result<Option<RouteId>, StoreError> {
+        Ok(self.tables().routes.by_uid(account, uid))
     }
 
     async fn routes(

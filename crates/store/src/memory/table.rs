@@ -3,13 +3,14 @@
 use super::{Tables, newest_first};
 use crate::{
     Listed, Page, StoreError,
+    documents::Document,
     page_rows::{PageRow, PageRows},
 };
 use domain::{
+    account::{Account, Quotas},
     audit::AuditEntry,
     destination::Destination,
     id::{AccountId, DestinationId, RouteId, SourceId},
-    limits,
     route::Route,
     source::Source,
     time::Timestamp,
@@ -20,8 +21,9 @@ use std::collections::BTreeMap;
 pub(super) trait CatalogRow: Clone + Sized + PageRow {
     type Id: Ord + Copy;
     const WHAT: &'static str;
-    /// How many of them an account may have, and their name.
-    const MOST: Option<(usize, &'static str)>;
+
+    /// How many of them an account with these quotas may have, and their name.
+    fn most(quotas: &Quotas) -> Option<(usize, &'static str)>;
 
     fn id(&self) -> Self::Id;
     fn account_id(&self) -> AccountId;
@@ -59,6 +61,11 @@ impl<R: CatalogRow> Table<R> {
         found.ok_or(StoreError::NotFound { what: R::WHAT })
     }
 
+    pub(super) fn by_uid(&self, account: AccountId, uid: &str) -> Option<R::Id> {
+        let mut own = self.live().filter(|row| row.account_id() == account);
+        own.find(|row| row.uid() == Some(uid)).map(R::id)
+    }
+
     pub(super) fn list(&self, account: AccountId, page: Page<R::Id>) -> Listed<R, R::Id> {
         let live = newest_first(&self.0, page.before).filter_map(|(_, kept)| kept.live());
         let mut rows = PageRows::new(page.limit);
@@ -83,11 +90,11 @@ impl<R: CatalogRow> Table<R> {
         }
     }
 
-    fn has_room(&self, account: AccountId) -> Result<(), StoreError> {
-        let Some((most, what)) = R::MOST else { return Ok(()) };
+    fn has_room(&self, account: &Account) -> Result<(), StoreError> {
+        let (Some((most, what)), account) = (R::most(&account.quotas), account.id) else { return Ok(()) };
         // Where there are fewer in all, it does not matter whose they are.
         let full =
-            || self.live().filter(|row| row.account_id() == account).nth(most.saturating_sub(1)).is_some();
+            || most == 0 || self.live().filter(|row| row.account_id() == account).nth(most - 1).is_some();
         if self.0.len() >= most && full() { Err(StoreError::Full { what }) } else { Ok(()) }
     }
 
@@ -110,8 +117,7 @@ impl<R: CatalogRow> Table<R> {
 
 impl Tables {
     pub(super) fn create<R: CatalogRow>(&mut self, row: &R, audit: &AuditEntry) -> Result<R, StoreError> {
-        self.account(row.account_id())?;
-        R::table(self).has_room(row.account_id())?;
+        R::table(self).has_room(self.account(row.account_id())?)?;
         R::table(self).uid_is_free(row)?;
         let version = self.next_version(row.account_id())?;
         self.append(Some(row.account_id()), audit);
@@ -133,11 +139,12 @@ impl Tables {
 }
 
 macro_rules! rows {
-    ($($row:ident, $id:ident, $what:literal, $table:ident, $most:expr;)*) => {$(
+    ($($row:ident, $id:ident, $what:literal, $table:ident;)*) => {$(
         impl CatalogRow for $row {
             type Id = $id;
             const WHAT: &'static str = $what;
-            const MOST: Option<(usize, &'static str)> = $most;
+
+            fn most(quotas: &Quotas) -> Option<(usize, &'static str)> { <Self as Document>::most(quotas) }
 
             fn id(&self) -> $id { self.id }
             fn account_id(&self) -> AccountId { self.account_id }
@@ -150,16 +157,16 @@ macro_rules! rows {
 }
 
 rows! {
-    Source, SourceId, "source", sources, None;
-    Destination, DestinationId, "destination", destinations, Some((limits::DESTINATIONS_PER_ACCOUNT, "destinations"));
-    Route, RouteId, "route", routes, Some((limits::ROUTES_PER_ACCOUNT, "routes"));
+    Source, SourceId, "source", sources;
+    Destination, DestinationId, "destination", destinations;
+    Route, RouteId, "route", routes;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Catalog as _, memory::MemoryStore};
-    use domain::{account::Account, seal::Sealed, testing::audit_entry, time::Clock};
+    use domain::{limits, seal::Sealed, testing::audit_entry, time::Clock};
     use std::sync::Arc;
 
     struct Still;

@@ -50,7 +50,16 @@ impl Catalog for PostgresStore {
     // --- Accounts ------------------------------------------------------------------------------------------------
 
     async fn create_account(&self, new: &Account, audit: &AuditEntry) -> Result<Account, StoreError> {
-        accounts::create(&self.pools.general().await?, new, audit).await
+        accounts::create(&self.pools.general().await?, None, new, audit).await
+    }
+
+    async fn create_account_within(
+        &self,
+        most: usize,
+        new: &Account,
+        audit: &AuditEntry,
+    ) -> Result<Account, StoreError> {
+        accounts::create(&self.pools.general().await?, Some(most), new, audit).await
     }
 
     async fn account(&self, id: AccountId) -> Result<Account, StoreError> {
@@ -133,6 +142,10 @@ impl Catalog for PostgresStore {
         documents::get(&self.pools.general().await?, account, id).await
     }
 
+    async fn source_by_uid(&self, account: AccountId, uid: &str) -> Result<Option<SourceId>, StoreError> {
+        documents::by_uid::<Source>(&self.pools.general().await?, account, uid).await
+    }
+
     async fn source_by_token(&self, token_hash: &[u8]) -> Result<Option<Source>, StoreError> {
         documents::source_by_token(&self.pools.general().await?, token_hash).await
     }
@@ -171,6 +184,14 @@ impl Catalog for PostgresStore {
 
     async fn destination(&self, account: AccountId, id: DestinationId) -> Result<Destination, StoreError> {
         documents::get(&self.pools.general().await?, account, id).await
+    }
+
+    async fn destination_by_uid(
+        &self,
+        account: AccountId,
+        uid: &str,
+    ) -> Result<Option<DestinationId>, StoreError> {
+        documents::by_uid::<Destination>(&self.pools.general().await?, account, uid).await
     }
 
     async fn destinations(
@@ -226,6 +247,10 @@ impl Catalog for PostgresStore {
 
     async fn route(&self, account: AccountId, id: RouteId) -> Result<Route, StoreError> {
         documents::get(&self.pools.general().await?, account, id).await
+    }
+
+    async fn route_by_uid(&self, account: AccountId, uid: &str) -> Result<Option<RouteId>, StoreError> {
+        documents::by_uid::<Route>(&self.pools.general().await?, account, uid).await
     }
 
     async fn routes(

@@ -55,6 +55,19 @@ impl Catalog for SqliteStore {
         self.write(Priority::Api, move |connection| accounts::create(connection, &account, &audit)).await
     }
 
+    async fn create_account_within(
+        &self,
+        most: usize,
+        account: &Account,
+        audit: &AuditEntry,
+    ) -> Result<Account, StoreError> {
+        let (account, audit) = (account.clone(), audit.clone());
+        self.write(Priority::Api, move |connection| {
+            accounts::create_within(connection, most, &account, &audit)
+        })
+        .await
+    }
+
     async fn account(&self, id: AccountId) -> Result<Account, StoreError> {
         self.read(move |connection| accounts::get(connection, id)).await
     }
@@ -161,6 +174,11 @@ impl Catalog for SqliteStore {
         self.read(move |connection| documents::get(connection, account, id)).await
     }
 
+    async fn source_by_uid(&self, account: AccountId, uid: &str) -> Result<Option<SourceId>, StoreError> {
+        let uid = uid.to_owned();
+        self.read(move |connection| documents::by_uid::<Source>(connection, account, &uid)).await
+    }
+
     async fn source_by_token(&self, token_hash: &[u8]) -> Result<Option<Source>, StoreError> {
         let token_hash = token_hash.to_owned();
         self.read(move |connection| documents::source_by_token(connection, &token_hash)).await
@@ -206,6 +224,15 @@ impl Catalog for SqliteStore {
 
     async fn destination(&self, account: AccountId, id: DestinationId) -> Result<Destination, StoreError> {
         self.read(move |connection| documents::get(connection, account, id)).await
+    }
+
+    async fn destination_by_uid(
+        &self,
+        account: AccountId,
+        uid: &str,
+    ) -> Result<Option<DestinationId>, StoreError> {
+        let uid = uid.to_owned();
+        self.read(move |connection| documents::by_uid::<Destination>(connection, account, &uid)).await
     }
 
     async fn destinations(
@@ -287,6 +314,11 @@ impl Catalog for SqliteStore {
 
     async fn route(&self, account: AccountId, id: RouteId) -> Result<Route, StoreError> {
         self.read(move |connection| documents::get(connection, account, id)).await
+    }
+
+    async fn route_by_uid(&self, account: AccountId, uid: &str) -> Result<Option<RouteId>, StoreError> {
+        let uid = uid.to_owned();
+        self.read(move |connection| documents::by_uid::<Route>(connection, account, &uid)).await
     }
 
     async fn routes(

@@ -2,11 +2,12 @@
 
 use crate::fixtures::*;
 use domain::{
-    account::{Account, ApiKey},
-    id::{AccountId, ApiKeyId},
+    account::{Account, AccountLimits, ApiKey, KeyKind, Quotas, Scope},
+    id::{AccountId, ApiKeyId, DestinationId, RouteId, SourceId},
     testing::audit_entry,
 };
-use store::Page;
+use std::sync::Arc;
+use store::{Page, StoreError};
 
 // --- The installation ----------------------------------------------------------------------------------------------
 
@@ -71,6 +72,92 @@ pub(crate) async fn an_accounts_uid_is_its_own(world: World) {
     world.account().await;
 }
 
+pub(crate) async fn there_are_never_more_accounts_than_may_be(world: World) {
+    world.account().await;
+    let named = |uid: &str| Account { uid: Some(uid.into()), ..account() };
+    let store = Arc::new(world.store);
+    let all = (0..8).map(|n| {
+        let (store, new) = (store.clone(), named(&format!("n-{n}")));
+        tokio::spawn(async move { store.create_account_within(3, &new, &audit_entry()).await })
+    });
+    let (mut made, mut full) = (0, 0);
+    for one in all.collect::<Vec<_>>() {
+        match one.await.expect("it ends") {
+            Ok(_) => made += 1,
+            Err(StoreError::Full { what: "accounts" }) => full += 1,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((made, full), (2, 6));
+    assert_eq!(store.accounts(first(10)).await.unwrap().len(), 3);
+    let full = store.create_account_within(3, &named("n-0"), &audit_entry()).await;
+    assert!(matches!(full, Err(StoreError::Full { what: "accounts" })), "{full:?}");
+    store
+        .create_account(&account(), &audit_entry())
+        .await
+        .expect("who does not count makes one all the same");
+}
+
+pub(crate) async fn of_those_who_make_an_account_of_one_uid_at_once_one_does(world: World) {
+    let store = Arc::new(world.store);
+    let all = (0..8).map(|_| {
+        let (store, new) = (store.clone(), Account { uid: Some("acme".into()), ..account() });
+        tokio::spawn(async move { store.create_account_within(100, &new, &audit_entry()).await })
+    });
+    let mut made = 0;
+    for one in all.collect::<Vec<_>>() {
+        match one.await.expect("it ends") {
+            Ok(_) => made += 1,
+            taken => is_taken(taken, "uid"),
+        }
+    }
+    assert_eq!(made, 1);
+}
+
+pub(crate) async fn an_account_has_no_more_than_its_quotas(world: World) {
+    let quotas = Quotas { destinations: Some(2), routes: Some(1), ..Quotas::default() };
+    let ours = Account { quotas, rate_limit: Some(7), ..account() };
+    let mut ours = world.store.create_account(&ours, &audit_entry()).await.unwrap();
+    assert_eq!(world.store.account(ours.id).await.unwrap().quotas, quotas);
+    let limits = AccountLimits { rate_limit: Some(7), quotas };
+    assert_eq!(world.store.changes(ours.id, 0).await.unwrap().limits, limits);
+    let to = world.store.create_destination(&destination(&ours), &audit_entry()).await.unwrap();
+    world.store.create_destination(&destination(&ours), &audit_entry()).await.unwrap();
+    let full = world.store.create_destination(&destination(&ours), &audit_entry()).await;
+    assert!(matches!(full, Err(StoreError::Full { what: "destinations" })), "{full:?}");
+    world.store.create_route(&route(&to), &audit_entry()).await.unwrap();
+    let full = world.store.create_route(&route(&to), &audit_entry()).await;
+    assert!(matches!(full, Err(StoreError::Full { what: "routes" })), "{full:?}");
+
+    let before = world.store.account(ours.id).await.unwrap().version;
+    (ours.version, ours.quotas, ours.rate_limit) = (before, Quotas::default(), None);
+    world.store.update_account(&ours, &audit_entry()).await.unwrap();
+    world.store.create_destination(&destination(&ours), &audit_entry()).await.expect("there is room again");
+    assert_eq!(world.store.changes(ours.id, before).await.unwrap().limits, AccountLimits::default());
+}
+
+pub(crate) async fn a_uid_leads_to_what_has_it_in_its_account(world: World) {
+    let (ours, theirs) = (world.account().await, world.account().await);
+    let uid = || Some("orders".to_owned());
+    let store = &world.store;
+    let from = domain::source::Source { uid: uid(), ..source(&ours) };
+    let from = store.create_source(&from, &audit_entry()).await.unwrap();
+    let to = domain::destination::Destination { uid: uid(), ..destination(&ours) };
+    let to = store.create_destination(&to, &audit_entry()).await.unwrap();
+    let by = domain::route::Route { uid: uid(), ..route(&to) };
+    let by = store.create_route(&by, &audit_entry()).await.unwrap();
+    let found = async |account, uid: &str| -> (Option<SourceId>, Option<DestinationId>, Option<RouteId>) {
+        let source = store.source_by_uid(account, uid).await.unwrap();
+        let destination = store.destination_by_uid(account, uid).await.unwrap();
+        (source, destination, store.route_by_uid(account, uid).await.unwrap())
+    };
+    assert_eq!(found(ours.id, "orders").await, (Some(from.id), Some(to.id), Some(by.id)));
+    assert_eq!(found(ours.id, "Orders").await, (None, None, None));
+    assert_eq!(found(theirs.id, "orders").await, (None, None, None));
+    store.delete_destination(ours.id, to.id, at(1), &audit_entry()).await.unwrap();
+    assert_eq!(found(ours.id, "orders").await, (Some(from.id), None, None), "its routes went with it");
+}
+
 // --- API keys ------------------------------------------------------------------------------------------------------
 
 pub(crate) async fn an_api_key_is_found_by_its_lookup(world: World) {
@@ -109,6 +196,20 @@ pub(crate) async fn api_keys_are_listed_by_account_and_operator_keys_apart(world
     let page = Page { before: Some(made[1].id), limit: 3 };
     assert_eq!(ids(world.store.api_keys(Some(ours.id), page).await.unwrap()), [made[0].id]);
     assert_eq!(ids(world.store.api_keys(None, first(10)).await.unwrap()), [operator.id]);
+}
+
+pub(crate) async fn keys_of_platforms_are_kept_with_those_of_operators(world: World) {
+    let scopes = vec![Scope::IngestWrite, Scope::AccountsRead, Scope::AccountsWrite];
+    let platform = ApiKey { kind: KeyKind::Platform, scopes, ..api_key(None, "platform") };
+    for key in [&platform, &api_key(None, "operator")] {
+        world.store.create_api_key(key, &audit_entry()).await.unwrap();
+    }
+    let found = world.store.api_key_by_lookup("platform").await.unwrap();
+    assert!(found == Some(platform.clone()), "{found:?}");
+    assert_eq!(world.store.api_keys(None, first(10)).await.unwrap().len(), 2);
+    world.store.revoke_api_key(None, platform.id, at(1), &audit_entry()).await.unwrap();
+    let found = world.store.api_key_by_lookup("platform").await.unwrap();
+    assert_eq!(found.and_then(|key| key.revoked_at), Some(at(1)));
 }
 
 pub(crate) async fn revoking_twice_keeps_the_first_time(world: World) {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{AccountChanges, Page, StoreError, damage};
 use domain::{
-    account::Account,
+    account::{Account, AccountLimits},
     audit::AuditEntry,
     destination::Numbering,
     id::{AccountId, DestinationId},
@@ -21,6 +21,14 @@ use std::sync::LazyLock;
 use uuid::Uuid;
 
 static INSERT_ACCOUNT: LazyLock<Statement> = sql!("insert_account");
+// The number is "pacc": whoever counts the accounts waits for the others who do, and for nobody else.
+static LOCK_ACCOUNTS: LazyLock<Statement> = sql!(
+    "lock_accounts": "select pg_advisory_xact_lock(1885430627, hashtext(coalesce(current_schema(), '')))"
+);
+static COUNT_ACCOUNTS: LazyLock<Statement> =
+    sql!("count_accounts": "select count(*) as count from (select 1 from accounts limit :limit) some");
+static ACCOUNT_DOCUMENT: LazyLock<Statement> =
+    sql!("account_document": "select doc from accounts where id = :id");
 static ACCOUNT: LazyLock<Statement> = sql!("account": "select doc, version from accounts where id = :id");
 static ACCOUNT_BY_UID: LazyLock<Statement> =
     sql!("account_by_uid": "select doc, version from accounts where uid = :uid");
@@ -37,8 +45,10 @@ static NUMBERINGS: LazyLock<Statement> = sql!("numberings");
 static VERSIONS: LazyLock<Statement> = sql!("versions");
 static CHANGED_DESTINATIONS: LazyLock<Statement> = sql!("changed_destinations");
 
+/// With `most`, only if there are fewer then.
 pub(super) async fn create(
     connection: &Connection,
+    most: Option<usize>,
     new: &Account,
     audit: &AuditEntry,
 ) -> Result<Account, StoreError> {
@@ -48,6 +58,14 @@ pub(super) async fn create(
     ];
     let transaction = connection.begin().await?;
     let created = async {
+        if let Some(most) = most {
+            transaction.run(&LOCK_ACCOUNTS, params![]).await?;
+            let limit = params![limit: most as i64 => INT8];
+            let count: usize = transaction.run(&COUNT_ACCOUNTS, limit).await?.value("count")?;
+            if count >= most {
+                return Err(StoreError::Full { what: "accounts" });
+            }
+        }
         transaction.run(&INSERT_ACCOUNT, params).await?;
         audit_log::append(&transaction, Some(new.id), audit).await?;
         Ok(Account { version: 1, ..new.clone() })
@@ -131,6 +149,8 @@ pub(super) async fn changes(
         }
         Ok(())
     })?;
+    let limits = connection.read(&ACCOUNT_DOCUMENT, params![id: id.uuid() => UUID]).await?;
+    changes.limits = limits.first(limits_of)?.unwrap_or_default();
     // Read later than the version: what has changed in between is read once more.
     changes.numberings = connection.read(&NUMBERINGS, params).await?.all(numbering)?;
     Ok(changes)
@@ -156,6 +176,20 @@ pub(super) async fn changed_destinations(
         after_destination_id: after.unwrap_or(DestinationId::MIN).uuid() => UUID, limit: limit as i64 => INT8,
     ];
     Ok(connection.read(&CHANGED_DESTINATIONS, params).await?.column("id")?)
+}
+
+/// What the account says of how much it may have, under its lock.
+pub(super) async fn limits(
+    transaction: &Transaction<'_>,
+    id: AccountId,
+) -> Result<AccountLimits, StoreError> {
+    let rows = transaction.run(&ACCOUNT_DOCUMENT, params![id: id.uuid() => UUID]).await?;
+    Ok(rows.first(limits_of)?.unwrap_or_default())
+}
+
+fn limits_of(cells: &mut Cells<'_, '_>) -> Result<AccountLimits, Unreadable> {
+    let doc: &str = cells.get("doc")?;
+    Ok(AccountLimits::of_document(doc))
 }
 
 fn account(cells: &mut Cells<'_, '_>) -> Result<Account, Unreadable> {

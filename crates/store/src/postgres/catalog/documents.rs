@@ -8,7 +8,7 @@ use super::{
         statement::{Statement, params, sql},
         trouble::Trouble,
     },
-    accounts::next_version,
+    accounts::{self, next_version},
     document, micros,
 };
 use crate::{Listed, Page, StoreError, documents::Document, page_rows};
@@ -64,6 +64,7 @@ pub(super) enum Write {
 pub(super) struct Statements {
     get: Statement,
     list: Statement,
+    by_uid: Statement,
     version: Statement,
     count: Statement,
     delete: Statement,
@@ -76,6 +77,7 @@ impl Statements {
         Self {
             get: Statement::new(D::WHAT, D::GET),
             list: Statement::new(D::WHAT, D::LIST),
+            by_uid: Statement::new(D::WHAT, D::BY_UID),
             version: Statement::new(D::WHAT, D::VERSION),
             count: Statement::new(D::WHAT, D::COUNT),
             delete: Statement::new(D::WHAT, &format!("{} returning id", D::DELETE)),
@@ -106,6 +108,15 @@ pub(super) async fn list<D: StoredDocument>(
     ];
     let read = connection.read(&D::statements().list, params).await?;
     Ok(read.page(D::WHAT, page.limit, |cells| cells.get("id"), D::read)?.listed())
+}
+
+pub(super) async fn by_uid<D: StoredDocument>(
+    connection: &Connection,
+    account: AccountId,
+    uid: &str,
+) -> Result<Option<D::Id>, StoreError> {
+    let params = params![account_id: account.uuid() => UUID, uid: uid => TEXT];
+    Ok(connection.read(&D::statements().by_uid, params).await?.first_value("id")?)
 }
 
 /// The row's version; NotFound if it is not there, or not this account's.
@@ -144,7 +155,11 @@ async fn has_room<D: StoredDocument>(
     account: AccountId,
     version: i64,
 ) -> Result<(), StoreError> {
-    let Some((max, what)) = D::MAX.filter(|(max, _)| version > *max as i64) else { return Ok(()) };
+    if D::MAX.is_none() {
+        return Ok(());
+    }
+    let most = D::most(&accounts::limits(transaction, account).await?.quotas);
+    let Some((max, what)) = most.filter(|(max, _)| version > *max as i64) else { return Ok(()) };
     let params = params![account_id: account.uuid() => UUID, limit: max as i64 => INT8];
     let count: usize = transaction.run(&D::statements().count, params).await?.value("count")?;
     if count < max { Ok(()) } else { Err(StoreError::Full { what }) }

@@ -10,12 +10,19 @@ use super::{
     documents::{document, route, taken},
 };
 use crate::{AccountChanges, Page, StoreError, damage};
-use domain::{account::Account, audit::AuditEntry, destination::Numbering, id::AccountId};
+use domain::{
+    account::{Account, AccountLimits},
+    audit::AuditEntry,
+    destination::Numbering,
+    id::AccountId,
+};
 use rusqlite::Connection;
 use std::ops::ControlFlow;
 
 const NUMBERINGS: &str = sql!("numberings");
 const CHANGED_ROUTES: &str = sql!("changed_routes");
+pub(in super::super) const COUNT_ACCOUNTS: &str = "select count(*) from (select 1 from accounts indexed by accounts_uid \
+                                           where deleted_at is null limit :limit)";
 
 pub(super) fn create(
     connection: &Connection,
@@ -35,6 +42,21 @@ pub(super) fn create(
     .map_err(taken)?;
     audit_log::append(connection, Some(account.id), audit)?;
     Ok(account)
+}
+
+/// Counted by the index of live uids, without a look at the rows: there is no number beside them that could go wrong.
+pub(super) fn create_within(
+    connection: &Connection,
+    most: usize,
+    account: &Account,
+    audit: &AuditEntry,
+) -> Result<Account, Trouble> {
+    let count =
+        bound!(COUNT_ACCOUNTS, limit: most).one(connection, |columns| Ok(columns.count()? as usize))?;
+    if count >= most {
+        return Err(StoreError::Full { what: "accounts" }.into());
+    }
+    create(connection, account, audit)
 }
 
 pub(super) fn get(connection: &Connection, id: AccountId) -> Result<Account, Trouble> {
@@ -95,6 +117,13 @@ pub(super) fn known_version(connection: &Connection, id: AccountId) -> Result<i6
     version(connection, id)?.ok_or(StoreError::NotFound { what: "account" }.into())
 }
 
+/// What the account says of how much it may have.
+pub(super) fn limits(connection: &Connection, id: AccountId) -> Result<AccountLimits, Trouble> {
+    let found = bound!("select doc from accounts where id = :id and deleted_at is null", id: id)
+        .first(connection, |columns| Ok(AccountLimits::of_document(columns.text()?)))?;
+    found.ok_or(StoreError::NotFound { what: "account" }.into())
+}
+
 /// The version of a change that is being made to the account's configuration.
 pub(in super::super) fn next_version(connection: &Connection, id: AccountId) -> Result<i64, Trouble> {
     bound!(
@@ -110,8 +139,11 @@ pub(super) fn changes(
     account: AccountId,
     since: i64,
 ) -> Result<AccountChanges, Trouble> {
-    let version = known_version(connection, account)?;
-    let mut changes = AccountChanges { version, ..AccountChanges::default() };
+    let (version, limits) =
+        bound!("select version, doc from accounts where id = :id and deleted_at is null", id: account)
+            .first(connection, |columns| Ok((columns.get()?, AccountLimits::of_document(columns.text()?))))?
+            .ok_or(StoreError::NotFound { what: "account" })?;
+    let mut changes = AccountChanges { version, limits, ..AccountChanges::default() };
     bound!(CHANGED_ROUTES, account_id: account, since: since).each(connection, |columns| {
         let (removed, id): (bool, _) = (columns.get()?, columns.id()?);
         match removed {

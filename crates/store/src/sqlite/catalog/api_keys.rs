@@ -99,6 +99,7 @@ const fn word(kind: KeyKind) -> &'static str {
         KeyKind::Account => "account",
         KeyKind::Ingest => "ingest",
         KeyKind::Operator => "operator",
+        KeyKind::Platform => "platform",
     }
 }
 
@@ -107,6 +108,7 @@ fn kind(word: &str) -> Result<KeyKind, Trouble> {
         "account" => Ok(KeyKind::Account),
         "ingest" => Ok(KeyKind::Ingest),
         "operator" => Ok(KeyKind::Operator),
+        "platform" => Ok(KeyKind::Platform),
         other => Err(unreadable("kind of key", other)),
     }
 }

@@ -63,6 +63,14 @@ pub(super) fn list<D: StoredDocument>(
     )
 }
 
+pub(super) fn by_uid<D: StoredDocument>(
+    connection: &Connection,
+    account: AccountId,
+    uid: &str,
+) -> Result<Option<D::Id>, Trouble> {
+    bound!(D::BY_UID, account_id: account, uid: uid).first(connection, |columns| Ok(columns.id()?))
+}
+
 /// The row's version; NotFound if it is not there, or not this account's.
 pub(super) fn version<D: StoredDocument>(
     connection: &Connection,
@@ -94,7 +102,11 @@ fn has_room<D: StoredDocument>(
     account: AccountId,
     version: i64,
 ) -> Result<(), Trouble> {
-    let Some((max, what)) = D::MAX.filter(|(max, _)| version > *max as i64) else { return Ok(()) };
+    if D::MAX.is_none() {
+        return Ok(());
+    }
+    let most = D::most(&accounts::limits(connection, account)?.quotas);
+    let Some((max, what)) = most.filter(|(max, _)| version > *max as i64) else { return Ok(()) };
     let count = bound!(D::COUNT, account_id: account, limit: max)
         .one(connection, |columns| Ok(columns.count()? as usize))?;
     if count < max { Ok(()) } else { Err(StoreError::Full { what }.into()) }

@@ -1,4 +1,4 @@
--- :account_id null: operators' keys
+-- :account_id null: keys of operators and platforms
 select id, account_id, lookup, hash, name, kind, scopes, source_id, rate_limit, expires_at, last_used_at, revoked_at,
   created_at
 from api_keys

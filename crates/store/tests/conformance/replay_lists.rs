@@ -10,11 +10,11 @@ use domain::{
     delivery::{Delivery, Ending, Status},
     id::{AccountId, AttemptId, DeliveryId},
     limits,
-    outcome::DeadReason,
+    outcome::{DeadReason, Outcome},
     testing::audit_entry,
 };
 use std::collections::BTreeSet;
-use store::{DeliveryFilter, DeliveryState, GroupKey, Settlement};
+use store::{DeliveryFilter, DeliveryState, GroupFilter, GroupKey, Settlement};
 
 pub(crate) async fn a_replays_deliveries_are_listed_and_are_not_their_events_fan_out(world: World) {
     let ground = world.ground().await;
@@ -102,7 +102,12 @@ pub(crate) async fn dead_letters_are_grouped(world: World) {
         here.push(dead_letter(&world, &ground, at(second)).await.id);
     }
     let group = |at: &Ground, reason, http_status, ids: &[DeliveryId]| {
-        let key = GroupKey { destination_id: at.destination.id, reason, http_status };
+        let outcome = match http_status {
+            Some(404) => Some(Outcome::Rejected),
+            Some(_) => Some(Outcome::ServerError),
+            None => None,
+        };
+        let key = GroupKey { destination_id: at.destination.id, reason, http_status, outcome };
         (key, ids.len() as u64, ids[0], ids[ids.len() - 1])
     };
     expected.push(group(&ground, DeadReason::Rejected, Some(404), &here));
@@ -143,7 +148,11 @@ type Group = (GroupKey, u64, DeliveryId, DeliveryId);
 async fn groups(world: &World, account: AccountId, limit: usize) -> Vec<Group> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
-        let page = world.store.dead_letter_groups(account, after, limit).await.expect("groups");
+        let page = world
+            .store
+            .dead_letter_groups(account, GroupFilter::default(), after, limit)
+            .await
+            .expect("groups");
         assert!(page.len() <= limit);
         let Some(last) = page.last() else { return all };
         after = Some(last.key);

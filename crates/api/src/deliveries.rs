@@ -70,7 +70,9 @@ pub(crate) async fn retry(
     let room = app.answers.page(account).await?;
     let entry = ctx.entry(&app, id, None);
     let Some(delivery) = app.store.retry_now(account, id, app.now(), &entry).await? else {
-        return Err(not_waiting(&app, account, id).await);
+        let instead =
+            "the delivery has ended and stays as it is: `POST /v1/deliveries/{id}/replay` delivers it again";
+        return Err(not_waiting(&app, account, id, instead).await);
     };
     app.announce.look(&[(delivery.destination_id, delivery.id, delivery.position)]).await;
     room.json_as(StatusCode::ACCEPTED, &read::delivery(&app, account, id).await?)
@@ -93,7 +95,8 @@ pub(crate) async fn cancel(
     let fact = AttemptId::at(now, app.dice.bits());
     let entry = ctx.entry(&app, id, None);
     let Some(delivery) = app.store.cancel(account, id, fact, now, &entry).await? else {
-        return Err(not_waiting(&app, account, id).await);
+        let detail = "the delivery has ended; what has ended stays as it is";
+        return Err(not_waiting(&app, account, id, detail).await);
     };
     // An owner reads a delivery again before it starts one it has not seen for a second, and its settlement does not move
     // a row that is gone. But those behind it may be waiting for its end.
@@ -162,9 +165,9 @@ async fn again(app: &App, record: &DeliveryRecord) -> Result<Replayed, ApiError>
 }
 
 /// 404 if it never was, or is another account's; 409 if it is over.
-async fn not_waiting(app: &App, account: AccountId, id: DeliveryId) -> ApiError {
+async fn not_waiting(app: &App, account: AccountId, id: DeliveryId, ended: &'static str) -> ApiError {
     match app.store.delivery(account, id).await {
-        Ok(_) => ApiError::delivery_ended("the delivery has ended; what has ended stays as it is"),
+        Ok(_) => ApiError::delivery_ended(ended),
         Err(error) => error.into(),
     }
 }

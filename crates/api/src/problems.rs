@@ -102,6 +102,8 @@ problems! {
     Moving: NotFound DeliveryEnded OutcomeUnknown;
     /// A replay is asked for.
     Replaying: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound Pruned IdempotencyConflict QuotaExceeded OutcomeUnknown;
+    /// Dead letters are settled by hand.
+    Dismissing: InvalidJson UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound Pruned OutcomeUnknown;
     /// An event is asked for again.
     ReplayingEvent: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound Pruned IdempotencyConflict QuotaExceeded OutcomeUnknown;
     /// A delivery is asked for again: it must have ended.

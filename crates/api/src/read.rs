@@ -27,12 +27,12 @@ use contract::{
 };
 use domain::{
     account::Account,
-    id::{AccountId, ApiKeyId, AuditId, NodeId, ReplayId, RouteId, SourceId},
+    id::{AccountId, ApiKeyId, AuditId, DestinationId, NodeId, ReplayId, RouteId, SourceId},
     seal::DataKey,
     source::Source,
 };
 use std::collections::HashMap;
-use store::{AuditFilter, GroupKey, Member, Page, Replay, StoreError};
+use store::{AuditFilter, DestinationRecord, GroupFilter, GroupKey, Member, Page, Replay, StoreError};
 
 /// An object as it is at one version.
 #[derive(Debug, Clone, PartialEq)]
@@ -216,14 +216,22 @@ pub async fn audit_entries(
     Ok(Listed::from(app.store.audit_entries(account, filter, page).await?).map(views::audit_entry))
 }
 
-/// Dead letters by destination, reason and HTTP status.
+/// Dead letters that are not settled, by destination, reason, HTTP status and outcome.
 pub async fn dead_letter_groups(
     app: &App,
     account: AccountId,
+    filter: GroupFilter,
     page: Page<GroupKey>,
 ) -> Result<Listed<DeadLetterGroupView, GroupKey>, ApiError> {
-    let groups = app.store.dead_letter_groups(account, page.before, page.limit + 1).await?;
-    Ok(cut(groups, page.limit, |group| group.key).map(views::dead_letter_group))
+    let groups = app.store.dead_letter_groups(account, filter, page.before, page.limit + 1).await?;
+    let found = cut(groups, page.limit, |group| group.key);
+    let mut ids: Vec<DestinationId> = found.data.iter().map(|group| group.key.destination_id).collect();
+    ids.dedup();
+    let records = if ids.is_empty() { Vec::new() } else { app.store.destination_records(&ids).await? };
+    // Of a deleted one too.
+    let name = |record: DestinationRecord| Some((record.id, record.destination.ok()?.name));
+    let names: HashMap<DestinationId, String> = records.into_iter().flatten().filter_map(name).collect();
+    Ok(found.map(|group| views::dead_letter_group(group, names.get(&group.key.destination_id).cloned())))
 }
 
 /// Every node that shares the store, in the order in which they started.

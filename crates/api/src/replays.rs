@@ -185,7 +185,7 @@ pub(crate) async fn begin(
 }
 
 /// Counts what there is. Where ids are not there, 404 with their places, or 410 if all of them are so old.
-async fn survey(
+pub(crate) async fn survey(
     app: &App,
     ctx: &AccountCtx,
     selection: &Selection,
@@ -228,8 +228,10 @@ pub(crate) async fn one(
 ) -> Result<DeliveryId, ApiError> {
     app.check_backlog(ctx.account_id()).await?;
     let origin = replayed.origin;
-    let new =
-        NewReplay { at_once: Some(replayed), ..new(app, ctx, Selection::Deliveries(vec![original]), key) };
+    let new = NewReplay {
+        at_once: Some(replayed),
+        ..new(app, ctx, Selection::Deliveries(vec![original].into()), key)
+    };
     let replay = made(app, ctx, &original.to_string(), new).await?;
     let made = app.store.replayed(ctx.account_id(), replay.id, origin).await?;
     made.ok_or_else(|| ApiError::from_bug("a replay of one delivery has made none"))

@@ -123,6 +123,7 @@ fn urls() -> OpenApiRouter<App> {
         .routes(routes!(deliveries::replay))
         .routes(routes!(events::replay))
         .routes(routes!(dead_letters::groups))
+        .routes(routes!(dead_letters::dismiss))
         .routes(routes!(replays::create, replays::list))
         .routes(routes!(replays::get))
         .routes(routes!(replays::pause))
@@ -174,7 +175,7 @@ destinations and routes may be named by their `uid` wherever they are by their i
         (name = "routes", description = "Which events go where."),
         (name = "events", description = "What happened: taken in, listed, read."),
         (name = "deliveries", description = "What became of events, destination by destination."),
-        (name = "dead letters", description = "Deliveries that were given up, in groups."),
+        (name = "dead letters", description = "Deliveries that were given up: in groups, and settled by hand."),
         (name = "replays", description = "Ended deliveries, once more."),
         (name = "stats", description = "What happened, counted."),
         (name = "live", description = "What happens, as it happens."),

@@ -5,9 +5,10 @@ use bytes::Bytes;
 use contract::{
     Accepted, AccountView, ApiKeyInput, ApiKeyView, AttemptView, BatchAnswer, BatchResult,
     DeadLetterGroupView, DeliveryDetailView, DeliveryQuery, DeliveryView, DestinationStatsView,
-    DestinationView, EventDetailView, EventQuery, EventView, FanoutStatsView, IngestUrlView, ListBody,
-    NewAccount, NewApiKeyView, NewDestination, NewRoute, NewSource, NodeView, Publish, ReplayEstimateView,
-    ReplayInput, ReplayView, RouteView, SecretView, SourceView, StatsView, TestEvent,
+    DestinationView, DismissInput, DismissedView, EventDetailView, EventQuery, EventView, FanoutStatsView,
+    IngestUrlView, ListBody, NewAccount, NewApiKeyView, NewDestination, NewRoute, NewSource, NodeView,
+    Publish, ReplayEstimateView, ReplayInput, ReplayView, RouteView, SecretView, SourceView, StatsView,
+    TestEvent,
 };
 use domain::id::{AccountId, ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId};
 use http::{HeaderName, HeaderValue, Method};
@@ -98,6 +99,7 @@ calls! {
     // Dead letters and replays.
     dead_letter_groups(cursor: Option<&str>) -> ListBody<DeadLetterGroupView>
         = list "/v1/dead-letters/groups", &(), cursor;
+    dismiss(what: &DismissInput) -> DismissedView = post "/v1/dead-letters/dismiss", what;
     /// The new delivery.
     replay_delivery(id: DeliveryId) -> DeliveryDetailView = act "/v1/deliveries/{id}/replay";
     replay_event(id: EventId) -> ReplayView = act "/v1/events/{id}/replay";

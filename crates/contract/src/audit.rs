@@ -39,7 +39,7 @@ pub struct AuditEntryView {
     /// What changed, by member: what it was and what it is. Of what is secret it says `changed` and nothing else.
     #[schema(value_type = Option<schema::AuditDifference>, required)]
     pub difference: Option<Value>,
-    /// How often it happened, where one entry stands for the refusals of a minute.
+    /// How often it happened, where one entry stands for many: the refusals of a minute, the dead letters that were dismissed.
     #[schema(required)]
     pub count: Option<u32>,
     /// SHA-256 over the entry and the hash before it, in hexadecimal digits.

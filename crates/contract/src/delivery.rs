@@ -3,7 +3,7 @@
 use crate::{AttemptView, schema};
 use domain::{
     delivery::{EndReason, Status},
-    id::{DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
+    id::{ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
     lane::WaitKind,
     outcome::Outcome,
     pattern::Pattern,
@@ -57,6 +57,66 @@ pub struct DeliveryView {
     /// Null when it is being delivered or has ended.
     #[schema(required)]
     pub waiting_for: Option<WaitingForView>,
+    /// Of a dead letter that is settled: since when. Its status stays what it is.
+    #[serde(default)]
+    #[schema(value_type = Option<schema::Timestamp>, required)]
+    pub resolved_at: Option<Timestamp>,
+    /// By what: a delivery of its chain that was delivered, or the key of whoever dismissed it.
+    #[serde(default)]
+    #[schema(required)]
+    pub resolved_by: Option<ResolvedByView>,
+    /// What was said when it was dismissed.
+    #[serde(default)]
+    #[schema(required)]
+    pub dismissal_note: Option<String>,
+}
+
+/// What has settled a dead letter.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[schema(as = ResolvedBy)]
+pub enum ResolvedByView {
+    /// A replay that was delivered: its delivery.
+    Delivery {
+        #[schema(value_type = schema::DeliveryId)]
+        delivery_id: DeliveryId,
+    },
+    /// A person, by hand: the key that was used.
+    Key {
+        #[schema(value_type = schema::ApiKeyId)]
+        key_id: ApiKeyId,
+    },
+}
+
+/// Whether dead letters that are settled are meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ResolvedFilter {
+    /// Only those.
+    True,
+    /// All but those.
+    False,
+    /// Whatever there is.
+    Any,
+}
+
+impl ResolvedFilter {
+    /// None: whatever there is.
+    pub const fn wanted(self) -> Option<bool> {
+        match self {
+            Self::True => Some(true),
+            Self::False => Some(false),
+            Self::Any => None,
+        }
+    }
+
+    pub const fn of(wanted: Option<bool>) -> Self {
+        match wanted {
+            Some(true) => Self::True,
+            Some(false) => Self::False,
+            None => Self::Any,
+        }
+    }
 }
 
 /// What a delivery waits for, and until when.
@@ -130,4 +190,10 @@ pub struct DeliveryQuery {
     #[param(value_type = Option<schema::Timestamp>)]
     #[schema(value_type = Option<schema::Timestamp>)]
     pub until: Option<Timestamp>,
+    /// Whether dead letters that are settled are meant: `true` only those, `false` all but those. Left out, a list has any,
+    /// and a replay takes `false`. Left out of a request that says nothing of it: its key stands for the same text as before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(inline)]
+    #[schema(inline)]
+    pub resolved: Option<ResolvedFilter>,
 }

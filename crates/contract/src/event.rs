@@ -52,15 +52,22 @@ pub struct EventView {
 #[schema(as = Fanout)]
 pub struct FanoutView {
     pub total: u32,
+    /// Also by a replay, where the delivery itself is a dead letter.
     pub delivered: u32,
     pub waiting: u32,
+    /// Dead letters that are not settled.
     pub dead_letter: u32,
+    /// Dead letters that somebody has dismissed.
+    #[serde(default)]
+    #[schema(required)]
+    pub dismissed: u32,
     pub cancelled: u32,
     /// False: there are more than were counted, in a list of events with very large fan-outs.
     pub exact: bool,
     /// Deliveries are still being made.
     pub expanding: bool,
-    /// When the last delivery ended; null if one has not, or not all were counted.
+    /// When the last delivery ended; null if one has not, or not all were counted. A dead letter ended when it died, however it
+    /// was settled later.
     #[schema(value_type = Option<schema::Timestamp>, required)]
     pub completed_at: Option<Timestamp>,
 }

@@ -34,7 +34,9 @@ pub use account::{
 pub use api_key::{ApiKeyInput, ApiKeyView, NewApiKeyView};
 pub use attempt::{AttemptErrorView, AttemptView, RequestView, ResponseView, TimingView};
 pub use audit::{AuditActorView, AuditEntryView, AuditQuery};
-pub use delivery::{DeliveryDetailView, DeliveryQuery, DeliveryView, WaitingForView};
+pub use delivery::{
+    DeliveryDetailView, DeliveryQuery, DeliveryView, ResolvedByView, ResolvedFilter, WaitingForView,
+};
 pub use destination::{
     AuthInput, AuthKind, AuthView, DestinationStatus, DestinationView, HoldRecordView, HoldView,
     NewDestination, RetryPolicyFromView, RotateSecret, SchemeInput, SecretView, SettingsFromView,
@@ -49,8 +51,8 @@ pub use page::{DestinationQuery, ListBody, NameQuery};
 pub use problem::{Code, FieldError, Problem};
 pub use publish::{Accepted, AcceptedStatus, BatchAnswer, BatchResult, NotJson, Publish, Refused};
 pub use replay::{
-    BackfillEvents, BackfillMatch, DeadLetterGroupView, DestinationCountView, ReplayEstimateView,
-    ReplayInput, ReplayView, ReplayWaitKind, ReplayWaitView,
+    BackfillEvents, BackfillMatch, DeadLetterGroupQuery, DeadLetterGroupView, DestinationCountView,
+    DismissInput, DismissedView, ReplayEstimateView, ReplayInput, ReplayView, ReplayWaitKind, ReplayWaitView,
 };
 pub use route::{NewRoute, PreviewInput, PreviewView, RoutePreviewView, RouteView, WhyView};
 pub use source::{

@@ -1,16 +1,16 @@
 //! Replays and dead letters.
 
-use crate::{DeliveryQuery, FanoutState, schema};
+use crate::{DeliveryQuery, FanoutState, ResolvedFilter, schema};
 use domain::{
     id::{ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, SourceId},
-    outcome::DeadReason,
+    outcome::{DeadReason, Outcome},
     pattern::Pattern,
     replay::ReplayStatus,
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 /// Ended deliveries that were asked for again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -23,6 +23,10 @@ pub struct ReplayView {
     /// What it was asked for; null if it was given deliveries by their ids.
     #[schema(required)]
     pub filter: Option<DeliveryQuery>,
+    /// Of one that was given ids: whether it takes dead letters that are settled. Left out of other replays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(inline)]
+    pub resolved: Option<ResolvedFilter>,
     /// Of a backfill: the events it goes through. Left out of other replays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<BackfillEvents>,
@@ -46,7 +50,8 @@ pub struct ReplayView {
     pub delivered: u64,
     /// Of those made: ended as dead letters again.
     pub dead_letter: u64,
-    /// Not made: their destination or their payload is gone (retention may have come first), they have not ended, or this
+    /// Not made: their destination or their payload is gone (retention may have come first), they have not ended, they are
+    /// settled (as far as those are not asked for), or this
     /// replay has one of the same origin. Of a backfill: events whose payload is gone or whose deliveries are still being made,
     /// and what was counted and got its delivery otherwise meanwhile.
     pub skipped: u64,
@@ -93,14 +98,22 @@ pub struct DestinationCountView {
     pub count: u64,
 }
 
-/// Dead letters that have destination, reason and HTTP status in common.
+/// Dead letters that are not settled and have destination, reason, HTTP status and outcome in common.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = DeadLetterGroup)]
 pub struct DeadLetterGroupView {
     #[schema(value_type = schema::DestinationId)]
     pub destination_id: DestinationId,
+    /// Null if the destination can no longer be read.
+    #[serde(default)]
+    #[schema(required)]
+    pub destination_name: Option<String>,
     #[schema(value_type = schema::DeadReason)]
     pub reason: DeadReason,
+    /// Of the last attempt; null if there was none.
+    #[serde(default)]
+    #[schema(value_type = Option<schema::Outcome>, required)]
+    pub outcome: Option<Outcome>,
     /// Of the last attempt.
     #[schema(required)]
     pub http_status: Option<u16>,
@@ -171,6 +184,9 @@ pub struct ReplayInput {
     /// The filters of the list of deliveries, as lists; without `status`, dead letters.
     pub filter: Option<DeliveryQuery>,
     pub delivery_ids: Option<Vec<DeliveryId>>,
+    /// With `delivery_ids`: whether those that are settled are replayed, or skipped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolved: Option<ResolvedFilter>,
     /// A backfill: events that go through the routes of now. New members are left out of a request that has none of them: its
     /// key stands for the same text as before.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -185,4 +201,50 @@ pub struct ReplayInput {
     pub rate: Option<u32>,
     /// Only say how much there is.
     pub dry_run: bool,
+}
+
+/// Which groups of dead letters are wanted.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct DeadLetterGroupQuery {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<schema::DestinationId>)]
+    pub destination_id: Option<DestinationId>,
+    /// Created on the day of this time, in UTC, or later: they are counted by whole days.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<schema::Timestamp>)]
+    pub since: Option<Timestamp>,
+    /// `false` and nothing else: groups are of what is not settled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(inline)]
+    pub resolved: Option<ResolvedFilter>,
+}
+
+/// One of `filter` and `delivery_ids`. `schema::DismissInput` describes it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DismissInput {
+    /// The filters of the list of deliveries, as lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter: Option<DeliveryQuery>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivery_ids: Option<Vec<DeliveryId>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// What a dismissal has done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Dismissed)]
+pub struct DismissedView {
+    /// Dead letters that are settled by it.
+    pub dismissed: u64,
+    /// Ids that are no dead letters, or were settled before.
+    pub skipped: u64,
+    /// There is more that the filter may match: one request settles 10,000 and looks at 500,000.
+    pub more: bool,
+    /// Where to go on: the `until` of the filter of the next request; null if there is no more.
+    #[schema(value_type = Option<schema::Timestamp>, required)]
+    pub next_until: Option<Timestamp>,
 }

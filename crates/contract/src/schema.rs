@@ -6,8 +6,8 @@ mod inputs;
 mod texts;
 
 pub use inputs::{
-    ApiKeyInput, AuthInput, AuthPatch, PreviewInput, Publish, RateLimitInput, ReplayInput, SigningChoice,
-    SigningInput,
+    ApiKeyInput, AuthInput, AuthPatch, DismissInput, PreviewInput, Publish, RateLimitInput, ReplayInput,
+    SigningChoice, SigningInput,
 };
 
 use domain::{
@@ -62,6 +62,7 @@ texts! {
     IdempotencyKey: texts::idempotency_key();
     OrderingKey: texts::ordering_key();
     Tag: texts::tag();
+    DismissalNote: texts::dismissal_note();
     TagPath: texts::tag_path();
     TagPrefix: texts::tag_prefix();
     ContentType: texts::content_type();
@@ -316,7 +317,8 @@ mod tests {
         );
         check_shapes::<AuthInput>("headers password token type username");
         check_shapes::<ApiKeyInput>("account_id expires_at kind name rate_limit scopes source_id");
-        check_shapes::<ReplayInput>("delivery_ids destination_ids dry_run events filter match rate");
+        check_shapes::<ReplayInput>("delivery_ids destination_ids dry_run events filter match rate resolved");
+        check_shapes::<DismissInput>("delivery_ids filter note");
         check_shapes::<PreviewInput>("data event_id headers metadata source_id type");
     }
 }

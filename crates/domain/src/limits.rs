@@ -349,6 +349,19 @@ pub const BACKFILL_SURVEY_DELIVERIES: usize = 20_000;
 /// A second's worth of a replay is made in so many steps, unless that exceeds a chunk.
 pub const REPLAY_STEPS_A_SECOND: u32 = 4;
 
+// --- Dead letters ---------------------------------------------------------------------------------------------------
+
+/// Dead letters that one request dismisses, by their ids or by a filter; and in one transaction, which keeps others waiting
+/// for some ten milliseconds where one thread writes.
+pub const DISMISS_IDS: usize = 10_000;
+pub const DISMISS_CHUNK: usize = 200;
+/// Pages of dead letters that a dismissal by a filter looks through, each of [`PAGE_SCAN`] entries at most.
+pub const DISMISS_PAGES: usize = 100;
+/// How often a chunk that the database refused, because two waited for each other, is tried again.
+pub const DISMISS_TRIES: u32 = 3;
+/// The note of a dismissal.
+pub const DISMISS_NOTE_CHARS: usize = 1_000;
+
 // --- Attempts -------------------------------------------------------------------------------------------------------
 
 /// Making a connection: how long that may take, how long asking for a name before it, and addresses of a name tried.

@@ -161,7 +161,7 @@ impl Handlers {
             account_id: request.account,
             rate: request.rate,
             matched: match &request.selection {
-                Selection::Deliveries(ids) => ids.len() as u64,
+                Selection::Deliveries(given) => given.ids.len() as u64,
                 _ => 0,
             },
             matched_exact: true,

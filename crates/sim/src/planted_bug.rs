@@ -66,6 +66,8 @@ listed_enum! {
         ReplayWithoutKey,
         /// The cursor of a backfill moves behind a delivery that was not made.
         BackfillLeavesOut,
+        /// A replay that is delivered does not know of which chain it is.
+        ChainLeftUnresolved,
     }
 }
 

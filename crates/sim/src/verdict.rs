@@ -19,8 +19,8 @@ use domain::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use store::{
-    AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, Listed, Page,
-    Store, StoreError,
+    AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord,
+    GroupFilter, GroupKey, Listed, Page, Resolution, ResolvedBy, Store, StoreError,
 };
 
 pub(crate) fn judge(
@@ -69,6 +69,10 @@ pub(crate) fn judge(
         judge_delivery(&observed, shared, record, &attempts, &events, &mut broken);
     }
     judge_replays(replayed, &deliveries, &mut broken);
+    judge_settled(&deliveries, &mut broken);
+    for account in accounts {
+        judge_counts(store, *account, &deliveries, &mut broken);
+    }
     for backfill in backfilled {
         judge_backfill(&observed, store, backfill, &events, &deliveries, &mut broken);
     }
@@ -331,6 +335,83 @@ fn judge_replays(
             OneKeyOneEvent,
             format!("{origin} was asked for again {asked} times and made again {made} times"),
         );
+    }
+}
+
+/// I13: what a replay has delivered is settled, and nothing else: else it would be sent once more by the next replay.
+fn judge_settled(
+    deliveries: &BTreeMap<EventId, Vec<DeliveryRecord>>,
+    broken: &mut impl FnMut(Promise, String),
+) {
+    let all = || deliveries.values().flatten();
+    // Of each chain, what replays have delivered, and when.
+    let mut delivered: BTreeMap<DeliveryId, Vec<(Timestamp, DeliveryId)>> = BTreeMap::new();
+    for record in all().filter(|it| it.replay_id.is_some() && it.origin != it.id) {
+        if let DeliveryState::Ended { ending: Ending::Delivered, at } = record.state {
+            delivered.entry(record.origin).or_default().push((at, record.id));
+        }
+    }
+    for record in all() {
+        let by = delivered.get(&record.origin).map(Vec::as_slice).unwrap_or_default();
+        let id = record.id;
+        match &record.resolution {
+            Some(_) if !is_dead(record) => {
+                broken(OneKeyOneEvent, format!("{id} is settled, and no dead letter"));
+            }
+            Some(Resolution { at, by: ResolvedBy::Delivery(delivery) })
+                if !by.contains(&(*at, *delivery)) =>
+            {
+                broken(
+                    OneKeyOneEvent,
+                    format!("{id} is settled by {delivery}, which was not delivered then"),
+                );
+            }
+            // What was delivered before it was made has nothing to do with it.
+            None if is_dead(record) && by.iter().any(|(at, _)| *at >= record.created_at) => {
+                broken(
+                    OneKeyOneEvent,
+                    format!("{id} is not settled, and a replay of its chain was delivered"),
+                );
+            }
+            Some(_) | None => {}
+        }
+    }
+}
+
+fn is_dead(record: &DeliveryRecord) -> bool {
+    matches!(record.state, DeliveryState::Ended { ending: Ending::DeadLetter(_), .. })
+}
+
+/// I13: each dead letter is counted until it is settled, and subtracted once.
+fn judge_counts(
+    store: &dyn Store,
+    account: AccountId,
+    deliveries: &BTreeMap<EventId, Vec<DeliveryRecord>>,
+    broken: &mut impl FnMut(Promise, String),
+) {
+    let key = |destination_id: DestinationId, reason: DeadReason, http_status, outcome: Option<Outcome>| {
+        (destination_id, reason.as_str(), http_status, outcome.map(Outcome::as_str))
+    };
+    let mut open = BTreeMap::<_, u64>::new();
+    for it in deliveries.values().flatten() {
+        if let DeliveryState::Ended { ending: Ending::DeadLetter(reason), .. } = it.state
+            && it.account_id == account
+            && it.resolution.is_none()
+        {
+            let key = key(it.destination_id, reason, it.last_http_status, it.last_outcome);
+            *open.entry(key).or_default() += 1;
+        }
+    }
+    let groups =
+        finish(store.dead_letter_groups(account, GroupFilter::default(), None, usize::from(u16::MAX)))
+            .expect("the store itself does not fail");
+    let of_group = |it: &DeadLetterGroup| {
+        let GroupKey { destination_id, reason, http_status, outcome } = it.key;
+        (key(destination_id, reason, http_status, outcome), it.count)
+    };
+    let counted: BTreeMap<_, u64> = groups.iter().map(of_group).collect();
+    if counted != open {
+        broken(OneKeyOneEvent, format!("dead letters are counted as {counted:?}, and there are {open:?}"));
     }
 }
 

@@ -63,6 +63,7 @@ fn a_planted_bug_is_found() {
         PlantedBug::EndingWithoutFact,
         PlantedBug::ReplayWithoutKey,
         PlantedBug::BackfillLeavesOut,
+        PlantedBug::ChainLeftUnresolved,
     ];
     for plant in plants {
         let options = Options { plant: Some(plant), ..Options::default() };

@@ -158,8 +158,9 @@ table dead_letter_counts
     count bigint not null
     oldest uuid not null
     newest uuid not null
+    outcome text not null default ''::text
     constraint dead_letter_counts_count_check CHECK ((count >= 0))
-    constraint dead_letter_counts_pkey PRIMARY KEY (account_id, destination_id, reason, http_status, day)
+    constraint dead_letter_counts_pkey PRIMARY KEY (account_id, destination_id, reason, http_status, outcome, day)
     index dead_letter_counts_by_day USING btree (day)
     with fillfactor=70, autovacuum_vacuum_threshold=1000, autovacuum_vacuum_scale_factor=0.05
 
@@ -463,6 +464,17 @@ table settings
     name text not null
     value bytea not null
     constraint settings_pkey PRIMARY KEY (name)
+
+table settled_dead_letters
+    delivery_id uuid not null
+    account_id uuid not null
+    resolved_at bigint not null
+    delivered_by uuid
+    dismissed_by uuid
+    note text
+    constraint settled_dead_letters_check CHECK (((delivered_by IS NULL) <> (dismissed_by IS NULL)))
+    constraint settled_dead_letters_check1 CHECK (((note IS NULL) OR (dismissed_by IS NOT NULL)))
+    constraint settled_dead_letters_pkey PRIMARY KEY (delivery_id)
 
 table shards
     shard smallint not null

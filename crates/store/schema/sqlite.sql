@@ -32,15 +32,12 @@ CREATE INDEX api_keys_account on api_keys (account_id, id);
 
 CREATE UNIQUE INDEX api_keys_lookup on api_keys (lookup);
 
-CREATE TRIGGER dead_letter_went after delete on attempts when old.ending = 'dead_letter'
+CREATE TRIGGER dead_letter_goes before delete on attempts when old.ending = 'dead_letter'
 begin
-    update dead_letter_counts
-    set count = max(count - 1, 0)
-    where account_id = old.account_id and destination_id = old.destination_id and reason = old.reason
-      and http_status = coalesce(old.http_status, 0);
-    delete from dead_letter_counts
-    where account_id = old.account_id and destination_id = old.destination_id and reason = old.reason
-      and http_status = coalesce(old.http_status, 0) and count = 0;
+    insert into settled_dead_letters (delivery_id, account_id, resolved_at, delivered_by)
+    values (old.delivery_id, old.account_id, 0, old.delivery_id)
+    on conflict (delivery_id) do nothing;
+    delete from settled_dead_letters where delivery_id = old.delivery_id;
 end;
 
 CREATE TABLE attempts (
@@ -135,8 +132,12 @@ CREATE TABLE dead_letter_counts (
     destination_id blob not null,
     reason text not null,
     http_status integer not null,                   -- of the last attempt; 0: none
+    outcome text not null,                          -- of the last attempt; empty: there was none
+    day integer not null,                           -- since 1970
     count integer not null check (count >= 0),
-    primary key (account_id, destination_id, reason, http_status)
+    oldest blob not null,
+    newest blob not null,
+    primary key (account_id, destination_id, reason, http_status, outcome, day)
 ) without rowid;
 
 CREATE TABLE dead_letter_minutes (
@@ -439,6 +440,111 @@ CREATE TABLE sequences (
 CREATE TABLE settings (
     name text not null primary key,
     value blob not null
+) without rowid;
+
+CREATE TRIGGER dead_letter_settled after insert on settled_dead_letters
+begin
+    update dead_letter_counts
+    set count = max(count - 1, 0),
+        oldest = iif(oldest <> new.delivery_id, oldest, coalesce(
+            (select looked_at.delivery_id
+             from (
+                 select a.delivery_id, a.outcome
+                 from attempts a
+                 where a.account_id = dead_letter_counts.account_id and a.ending = 'dead_letter'
+                   and a.destination_id = dead_letter_counts.destination_id and a.reason = dead_letter_counts.reason
+                   and a.http_status is nullif(dead_letter_counts.http_status, 0)
+                   and a.delivery_id > dead_letter_counts.oldest and a.delivery_id <= dead_letter_counts.newest
+                 order by a.delivery_id
+                 limit 1000
+             ) looked_at
+             where not exists (select 1 from settled_dead_letters s where s.delivery_id = looked_at.delivery_id)
+               and coalesce(looked_at.outcome, (
+                   select l.outcome
+                   from attempts l
+                   where l.delivery_id = looked_at.delivery_id and l.number is not null and not l.late
+                   order by l.number desc
+                   limit 1
+                 ), '') = dead_letter_counts.outcome
+             limit 1),
+            (select max(looked_at.delivery_id)
+             from (
+                 select a.delivery_id
+                 from attempts a
+                 where a.account_id = dead_letter_counts.account_id and a.ending = 'dead_letter'
+                   and a.destination_id = dead_letter_counts.destination_id and a.reason = dead_letter_counts.reason
+                   and a.http_status is nullif(dead_letter_counts.http_status, 0)
+                   and a.delivery_id > dead_letter_counts.oldest and a.delivery_id <= dead_letter_counts.newest
+                 order by a.delivery_id
+                 limit 1000
+             ) looked_at),
+            oldest)),
+        newest = iif(newest <> new.delivery_id, newest, coalesce(
+            (select looked_at.delivery_id
+             from (
+                 select a.delivery_id, a.outcome
+                 from attempts a
+                 where a.account_id = dead_letter_counts.account_id and a.ending = 'dead_letter'
+                   and a.destination_id = dead_letter_counts.destination_id and a.reason = dead_letter_counts.reason
+                   and a.http_status is nullif(dead_letter_counts.http_status, 0)
+                   and a.delivery_id < dead_letter_counts.newest and a.delivery_id >= dead_letter_counts.oldest
+                 order by a.delivery_id desc
+                 limit 1000
+             ) looked_at
+             where not exists (select 1 from settled_dead_letters s where s.delivery_id = looked_at.delivery_id)
+               and coalesce(looked_at.outcome, (
+                   select l.outcome
+                   from attempts l
+                   where l.delivery_id = looked_at.delivery_id and l.number is not null and not l.late
+                   order by l.number desc
+                   limit 1
+                 ), '') = dead_letter_counts.outcome
+             limit 1),
+            (select min(looked_at.delivery_id)
+             from (
+                 select a.delivery_id
+                 from attempts a
+                 where a.account_id = dead_letter_counts.account_id and a.ending = 'dead_letter'
+                   and a.destination_id = dead_letter_counts.destination_id and a.reason = dead_letter_counts.reason
+                   and a.http_status is nullif(dead_letter_counts.http_status, 0)
+                   and a.delivery_id < dead_letter_counts.newest and a.delivery_id >= dead_letter_counts.oldest
+                 order by a.delivery_id desc
+                 limit 1000
+             ) looked_at),
+            newest))
+    where (account_id, destination_id, reason, http_status, outcome) = (
+        select a.account_id, a.destination_id, a.reason, coalesce(a.http_status, 0),
+          coalesce(a.outcome, (
+            select l.outcome
+            from attempts l
+            where l.delivery_id = a.delivery_id and l.number is not null and not l.late
+            order by l.number desc
+            limit 1
+          ), '')
+        from attempts a
+        where a.delivery_id = new.delivery_id and a.ending = 'dead_letter'
+    )
+      and new.delivery_id >= unhex(printf('%012X', day * 86400000))
+      and new.delivery_id < unhex(printf('%012X', (day + 1) * 86400000));
+    delete from dead_letter_counts
+    where (account_id, destination_id, reason, http_status) = (
+        select a.account_id, a.destination_id, a.reason, coalesce(a.http_status, 0)
+        from attempts a
+        where a.delivery_id = new.delivery_id and a.ending = 'dead_letter'
+    )
+      and count = 0;
+end;
+
+CREATE TABLE settled_dead_letters (
+    delivery_id blob not null primary key check (length(delivery_id) = 16),
+    account_id blob not null,
+    resolved_at integer not null,
+    -- The delivery of its chain that was delivered, or the key of whoever dismissed it.
+    delivered_by blob,
+    dismissed_by blob,
+    note text,
+    check ((delivered_by is null) <> (dismissed_by is null)),
+    check (note is null or dismissed_by is not null)
 ) without rowid;
 
 CREATE TABLE shards (

@@ -1,6 +1,6 @@
 //! The read side: events, deliveries and attempts, newest first, always within one account.
 
-use crate::{KeptPayload, PayloadSize, StoreError, catalog::Page};
+use crate::{KeptPayload, PayloadSize, Resolution, StoreError, catalog::Page};
 use async_trait::async_trait;
 use domain::{
     attempt::Detail,
@@ -8,7 +8,7 @@ use domain::{
     event::Event,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId, SourceId},
     limits,
-    outcome::{DeadReason, Outcome},
+    outcome::Outcome,
     pattern::Pattern,
     time::Timestamp,
 };
@@ -69,15 +69,6 @@ pub trait History: Send + Sync {
         page: Page<(DeliveryId, AttemptId)>,
     ) -> Result<Listed<AttemptRecord, (DeliveryId, AttemptId)>, StoreError>;
 
-    /// Dead letters by destination, reason and HTTP status of the last attempt, in this order, behind the given one; at
-    /// most `limit`. They are counted as they come and go, so this costs the same however many there are.
-    async fn dead_letter_groups(
-        &self,
-        account: AccountId,
-        after: Option<GroupKey>,
-        limit: usize,
-    ) -> Result<Vec<DeadLetterGroup>, StoreError>;
-
     /// Of the newest `limit` facts of each destination, of deliveries not older than
     /// [`domain::limits::SUCCESS_RATE_DAYS`], the attempts that started at or after `since`; a throttled one is neither
     /// good nor bad, and left out.
@@ -92,29 +83,6 @@ pub trait History: Send + Sync {
 /// The first delivery whose attempts since then count for a success rate.
 pub(crate) fn first_counted(since: Timestamp) -> DeliveryId {
     DeliveryId::at(since.minus(Duration::from_secs(limits::SUCCESS_RATE_DAYS * 86_400)), 0)
-}
-
-/// What dead letters have in common. Ordered as groups are: reasons by their words, no status first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GroupKey {
-    pub destination_id: DestinationId,
-    pub reason: DeadReason,
-    pub http_status: Option<u16>,
-}
-
-impl GroupKey {
-    /// What it is sorted by, and stored as.
-    pub(crate) fn sorts(&self) -> (DestinationId, &'static str, u16) {
-        (self.destination_id, self.reason.as_str(), self.http_status.unwrap_or_default())
-    }
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct DeadLetterGroup {
-    pub key: GroupKey,
-    pub count: u64,
-    pub oldest: DeliveryId,
-    pub newest: DeliveryId,
 }
 
 /// How many attempts were made, and how many of them met success.
@@ -215,16 +183,21 @@ pub struct EventRecord {
 pub struct FanoutCounts {
     /// Deliveries the event has; while they are being made, those there are already.
     pub total: u32,
+    /// Also where it was a replay that was delivered.
     pub delivered: u32,
     pub waiting: u32,
+    /// Those that are not settled.
     pub dead_letter: u32,
+    /// Dead letters that a person has dismissed.
+    pub dismissed: u32,
     pub cancelled: u32,
     /// A large fan-out: not all deliveries have been made yet.
     pub expanding: bool,
     /// There are more than were counted: all numbers but the total of a fan-out that has been made, and that no backfill
     /// has added to, are at least what there is. Zero is right also then for what waits, and so is whether it is complete.
     pub capped: bool,
-    /// When the last delivery ended, if all have, there was one and all were counted.
+    /// When the last delivery ended, if all have, there was one and all were counted. What happened, and not how it stands:
+    /// a dead letter that is settled later ended when it died.
     pub completed_at: Option<Timestamp>,
 }
 
@@ -236,14 +209,14 @@ impl FanoutCounts {
 
     /// There is none and none is yet to be made.
     pub fn is_empty(&self) -> bool {
-        let Self { total, delivered, waiting, dead_letter, cancelled, expanding, .. } = self;
-        !expanding && total + delivered + waiting + dead_letter + cancelled == 0
+        let Self { total, delivered, waiting, dead_letter, dismissed, cancelled, expanding, .. } = self;
+        !expanding && total + delivered + waiting + dead_letter + dismissed + cancelled == 0
     }
 
     /// Counts, of which at most so many were taken of what waits and of what has ended, as those of a fan-out of
     /// `total` deliveries (None: they are being made) the last of which, as far as it was looked, ended then.
     pub(crate) fn of(mut self, total: Option<u32>, at_most: Option<usize>, last: Option<Timestamp>) -> Self {
-        let ended = self.delivered + self.dead_letter + self.cancelled;
+        let ended = self.delivered + self.dead_letter + self.dismissed + self.cancelled;
         self.capped = at_most.is_some_and(|most| self.waiting.max(ended) as usize >= most);
         self.expanding = total.is_none();
         // What a backfill has made since is part of it too.
@@ -281,6 +254,8 @@ pub struct DeliveryFilter {
     pub replay_ids: Vec<ReplayId>,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
+    /// Some(true): dead letters that are settled; Some(false): whatever is not one of those.
+    pub resolved: Option<bool>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -304,6 +279,8 @@ pub struct DeliveryRecord {
     pub sequence: Option<i64>,
     pub created_at: Timestamp,
     pub state: DeliveryState,
+    /// Of a dead letter that is settled.
+    pub resolution: Option<Resolution>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -13,6 +13,7 @@ mod catalog;
 mod checksum;
 mod chores;
 mod damage;
+mod dead_letters;
 mod detail;
 mod documents;
 mod error;
@@ -60,6 +61,9 @@ pub use backfill::{
 pub use backlog::{AccountBacklog, BacklogCap, Backlogs};
 pub use catalog::{AccountChanges, Catalog, DestinationRecord, Page};
 pub use chores::{Chore, Chores, Term};
+pub use dead_letters::{
+    DeadLetterGroup, DeadLetters, Dismissal, GroupFilter, GroupKey, Resolution, ResolvedBy,
+};
 pub use error::{BoxError, StoreError};
 pub use expand::{Chunk, Expansion, Expansions, RoutePage, RouteWalk};
 pub use feed::{
@@ -68,8 +72,8 @@ pub use feed::{
 };
 pub use gates::{GateWord, Gates, HoldKey, KeptGate};
 pub use history::{
-    AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord,
-    FanoutCounts, GroupKey, History, Listed, SuccessRate,
+    AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts,
+    History, Listed, SuccessRate,
 };
 pub use ingest::{Committed, IdempotencyKey, Ingest, NewDelivery, NewEvent};
 pub use lanes::{LaneRow, PublishedLanes};
@@ -84,7 +88,7 @@ pub use queue::{
 pub use read_only::{FoundTables, MissingRight, ReadOnlyStore, SchemaVersion, UnsafeSetting, open_read_only};
 pub use replay::{
     CreatedReplay, NewReplay, OpenReplay, Original, OriginalWalk, Originals, Replay, ReplayChunk, ReplayHold,
-    ReplayKey, ReplayStatus, ReplaySwitch, Replayed, Replays, Selection, Survey,
+    ReplayKey, ReplayStatus, ReplaySwitch, Replayed, Replays, SelectedDeliveries, Selection, Survey,
 };
 pub use retention::{EventWalk, FIRST_REPLAY, FactWalk, Pruned, ReplayPlace, ReplayWalk, Retention};
 pub use rollup::{
@@ -103,6 +107,7 @@ pub trait Store:
     + Queue
     + Gates
     + History
+    + DeadLetters
     + Feed
     + Retention
     + Rollups
@@ -126,6 +131,7 @@ impl<T> Store for T where
         + Queue
         + Gates
         + History
+        + DeadLetters
         + Feed
         + Retention
         + Rollups

@@ -10,6 +10,7 @@ mod backfill;
 mod backlog;
 mod catalog;
 mod chores;
+mod dead_letters;
 mod expand;
 mod feed;
 mod gates;
@@ -29,8 +30,8 @@ mod waiting;
 mod wakes;
 
 use crate::{
-    AskedTest, AttemptRecord, ChainOwner, Chore, Expansion, KeptGate, LaneRow, NodeRecord, RollupKind,
-    RollupMark, StoreError, Term, TestProgress, checksum, feed::FeedSignal,
+    AskedTest, AttemptRecord, ChainOwner, Chore, Expansion, KeptGate, LaneRow, NodeRecord, Resolution,
+    RollupKind, RollupMark, StoreError, Term, TestProgress, checksum, feed::FeedSignal,
 };
 use audit_log::KeptChain;
 use domain::{
@@ -117,6 +118,8 @@ struct Tables {
     /// The last number each ordered destination has given.
     sequences: BTreeMap<DestinationId, i64>,
     ended: BTreeMap<DeliveryId, EndedDelivery>,
+    /// Dead letters that are settled.
+    settled: BTreeMap<DeliveryId, Resolution>,
     /// What settlements said, an attempt or an ending without one, and whether it moved the delivery.
     facts: BTreeMap<(DeliveryId, AttemptId), bool>,
     /// By delivery, then in the order in which they were started.

@@ -39,6 +39,7 @@ migrations! {
     5 "event_tags",
     6 "operational_events",
     7 "backfills",
+    8 "settled_dead_letters",
     9 "platform_keys",
 }
 

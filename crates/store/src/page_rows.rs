@@ -3,7 +3,7 @@
 //!
 //! What counts is about what an answer shows of a row, worked out of the row itself: all stores stop at the same one.
 
-use crate::{AttemptRecord, DeliveryRecord, EventRecord, Listed, Replay, documents::Document};
+use crate::{AttemptRecord, DeliveryRecord, EventRecord, Listed, Replay, ResolvedBy, documents::Document};
 use domain::{attempt::Response, event::Event, limits};
 use serde::Serialize;
 use std::{io, ops::ControlFlow};
@@ -112,7 +112,11 @@ impl PageRow for EventRecord {
 
 impl PageRow for DeliveryRecord {
     fn text_bytes(&self) -> usize {
-        limits::PAGE_ROW_BYTES + text_of(&(&self.event_type, &self.ordering_key))
+        let note = match self.resolution.as_ref().map(|resolution| &resolution.by) {
+            Some(ResolvedBy::Dismissal { note, .. }) => note.as_deref(),
+            _ => None,
+        };
+        limits::PAGE_ROW_BYTES + text_of(&(&self.event_type, &self.ordering_key, note))
     }
 }
 

@@ -11,6 +11,7 @@ mod backfill;
 mod backlog;
 mod catalog;
 mod chores;
+mod dead_letters;
 mod durability;
 mod expand;
 mod feed;

@@ -42,6 +42,11 @@ pub trait Queue: Send + Sync {
     /// is paused, disabled or deleted already), not when the settlement is repeated; and that is a change of
     /// configuration as any other: it takes the account's next version.
     ///
+    /// A delivery of a replay that is delivered resolves its chain: every dead letter of the same origin, the origin
+    /// included, is settled by it in this transaction, as of its end; one that was dismissed too. Of several that are
+    /// delivered it is the first that counts. One that
+    /// ends as a dead letter when another of its chain was delivered after it was made is settled by that one at once.
+    ///
     /// A settlement that the database will not take, whatever is left out of it, ends its delivery as `undeliverable`
     /// without an attempt (true): the delivery would be sent again for ever.
     async fn settle(

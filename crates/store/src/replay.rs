@@ -79,10 +79,25 @@ pub trait Replays: Send + Sync {
 pub enum Selection {
     /// Of what this matches, whatever has ended.
     Filter(DeliveryFilter),
-    /// Sorted, each once.
-    Deliveries(Vec<DeliveryId>),
+    Deliveries(SelectedDeliveries),
     /// Not deliveries, but events: a backfill ([`crate::Backfills`]). A survey does not know it.
     Events(BackfillSelection),
+}
+
+/// Deliveries by their ids.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SelectedDeliveries {
+    /// Sorted, each once.
+    pub ids: Vec<DeliveryId>,
+    /// As that of a filter: those that are otherwise are counted as skipped.
+    pub resolved: Option<bool>,
+}
+
+impl From<Vec<DeliveryId>> for SelectedDeliveries {
+    /// Settled or not.
+    fn from(ids: Vec<DeliveryId>) -> Self {
+        Self { ids, resolved: None }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -127,6 +142,8 @@ pub struct Replay {
     pub account_id: AccountId,
     /// None: it was given ids, or is a backfill.
     pub filter: Option<DeliveryFilter>,
+    /// Of one that was given ids.
+    pub resolved: Option<bool>,
     /// Of a backfill.
     pub events: Option<BackfillSelection>,
     pub rate: u32,
@@ -212,6 +229,8 @@ pub struct OpenReplay {
     pub id: ReplayId,
     pub account_id: AccountId,
     pub filter: Option<DeliveryFilter>,
+    /// Of one that was given ids.
+    pub resolved: Option<bool>,
     /// Of a backfill, which has its own cursor.
     pub backfill: Option<OpenBackfill>,
     pub rate: u32,
@@ -253,7 +272,7 @@ pub struct OriginalWalk {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Originals {
     pub rows: Vec<Original>,
-    /// Ids that were given and are no ended delivery.
+    /// Ids that were given and are no ended delivery, or settled otherwise than was asked for.
     pub missing: u32,
     /// The last that was looked at; None: there is nothing behind.
     pub next: Option<DeliveryId>,

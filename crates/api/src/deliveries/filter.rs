@@ -1,7 +1,7 @@
 //! The filters of the list of deliveries.
 
 use crate::{error::ApiError, validate::Checks};
-use contract::DeliveryQuery;
+use contract::{DeliveryQuery, ResolvedFilter};
 use domain::{delivery::EndReason, limits};
 use store::DeliveryFilter;
 
@@ -55,5 +55,6 @@ pub(crate) fn filter(query: &DeliveryQuery) -> DeliveryFilter {
         replay_ids: query.replay_id.clone(),
         since: query.since,
         until: query.until,
+        resolved: query.resolved.and_then(ResolvedFilter::wanted),
     }
 }

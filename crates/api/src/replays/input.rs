@@ -1,14 +1,14 @@
 //! What a replay is asked to do.
 
 use crate::{deliveries::filter, error::ApiError, validate::Checks};
-use contract::{BackfillEvents, DeliveryQuery, FanoutState, ReplayInput};
+use contract::{BackfillEvents, DeliveryQuery, FanoutState, ReplayInput, ResolvedFilter};
 use domain::{
     delivery::Status,
     id::{DeliveryId, DestinationId},
     limits,
     tag::is_tag,
 };
-use store::{BackfillSelection, EventFilter, Selection};
+use store::{BackfillSelection, EventFilter, SelectedDeliveries, Selection};
 
 /// A wish that can be granted.
 pub(super) struct CheckedReplay {
@@ -45,6 +45,10 @@ pub(super) fn checked(input: ReplayInput) -> Result<CheckedReplay, ApiError> {
             checks.refuse("/filter", "missing_field", "give a filter, `delivery_ids` or `events`");
         }
     }
+    if input.resolved.is_some() && input.delivery_ids.is_none() {
+        let detail = "goes with `delivery_ids`; a filter has a member of its own for it";
+        checks.refuse("/resolved", "not_allowed", detail);
+    }
     if input.events.is_none() {
         for (member, given) in
             [("/match", input.matching.is_some()), ("/destination_ids", input.destination_ids.is_some())]
@@ -66,10 +70,14 @@ pub(super) fn checked(input: ReplayInput) -> Result<CheckedReplay, ApiError> {
         (_, Some(mut ids), None) => {
             ids.sort_unstable();
             ids.dedup();
-            Selection::Deliveries(ids)
+            let resolved = input.resolved.unwrap_or(ResolvedFilter::False).wanted();
+            Selection::Deliveries(SelectedDeliveries { ids, resolved })
         }
         (filter, None, None) => {
-            let mut filter = filter::filter(&filter.unwrap_or_default());
+            let query = filter.unwrap_or_default();
+            let mut filter = filter::filter(&query);
+            // The same replay twice sends nothing twice.
+            filter.resolved = query.resolved.unwrap_or(ResolvedFilter::False).wanted();
             if filter.statuses.is_empty() {
                 filter.statuses = vec![Status::DeadLetter];
             }

@@ -1,9 +1,9 @@
-use contract::{DeliveryView, WaitingForView};
+use contract::{DeliveryView, ResolvedByView, WaitingForView};
 use domain::{
     delivery::{Delivery, Status},
     lane::{Explanation, WaitKind, WaitingFor},
 };
-use store::{DeliveryRecord, DeliveryState};
+use store::{DeliveryRecord, DeliveryState, Resolution, ResolvedBy};
 
 /// `explanation` counts for a delivery that has not ended.
 pub(crate) fn delivery(record: &DeliveryRecord, explanation: Explanation) -> DeliveryView {
@@ -27,6 +27,9 @@ pub(crate) fn delivery(record: &DeliveryRecord, explanation: Explanation) -> Del
         replay_id: record.replay_id,
         replay_of: Some(record.origin).filter(|origin| *origin != record.id),
         waiting_for: None,
+        resolved_at: record.resolution.as_ref().map(|resolution| resolution.at),
+        resolved_by: record.resolution.as_ref().map(resolved_by),
+        dismissal_note: record.resolution.as_ref().and_then(dismissal_note),
     };
     match (&record.state, explanation) {
         (DeliveryState::Ended { ending, at }, _) => {
@@ -43,6 +46,20 @@ pub(crate) fn delivery(record: &DeliveryRecord, explanation: Explanation) -> Del
         }
     }
     view
+}
+
+fn resolved_by(resolution: &Resolution) -> ResolvedByView {
+    match resolution.by {
+        ResolvedBy::Delivery(delivery_id) => ResolvedByView::Delivery { delivery_id },
+        ResolvedBy::Dismissal { key_id, .. } => ResolvedByView::Key { key_id },
+    }
+}
+
+fn dismissal_note(resolution: &Resolution) -> Option<String> {
+    match &resolution.by {
+        ResolvedBy::Delivery(_) => None,
+        ResolvedBy::Dismissal { note, .. } => note.clone(),
+    }
 }
 
 fn wait(view: &mut DeliveryView, delivery: &Delivery, waiting_for: WaitingFor) {

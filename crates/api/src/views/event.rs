@@ -27,6 +27,7 @@ fn fanout(counts: &FanoutCounts) -> FanoutView {
         delivered: counts.delivered,
         waiting: counts.waiting,
         dead_letter: counts.dead_letter,
+        dismissed: counts.dismissed,
         cancelled: counts.cancelled,
         exact: !counts.capped,
         expanding: counts.expanding,

@@ -1,6 +1,6 @@
 use contract::{
     BackfillEvents, DeadLetterGroupView, DeliveryQuery, DestinationCountView, FanoutState,
-    ReplayEstimateView, ReplayView, ReplayWaitKind, ReplayWaitView,
+    ReplayEstimateView, ReplayView, ReplayWaitKind, ReplayWaitView, ResolvedFilter,
 };
 use domain::limits;
 use store::{DeadLetterGroup, DeliveryFilter, EventFilter, Replay, ReplayStatus, Survey};
@@ -13,6 +13,8 @@ pub(crate) fn replay(replay: &Replay, full: bool) -> ReplayView {
         id: replay.id,
         status: replay.status,
         filter: replay.filter.clone().map(delivery_query),
+        resolved: (replay.filter.is_none() && replay.events.is_none())
+            .then_some(ResolvedFilter::of(replay.resolved)),
         events: replay.events.as_ref().map(|events| backfill_events(&events.filter)),
         event_id: replay.events.as_ref().and_then(|events| events.event_id),
         destination_ids: replay.events.as_ref().map(|it| it.destination_ids.clone()).unwrap_or_default(),
@@ -53,10 +55,15 @@ pub(crate) fn replay_estimate(survey: Survey, rate: u32) -> ReplayEstimateView {
     }
 }
 
-pub(crate) fn dead_letter_group(group: &DeadLetterGroup) -> DeadLetterGroupView {
+pub(crate) fn dead_letter_group(
+    group: &DeadLetterGroup,
+    destination_name: Option<String>,
+) -> DeadLetterGroupView {
     DeadLetterGroupView {
         destination_id: group.key.destination_id,
+        destination_name,
         reason: group.key.reason,
+        outcome: group.key.outcome,
         http_status: group.key.http_status,
         count: group.count,
         first_at: group.oldest.made_at(),
@@ -91,5 +98,6 @@ fn delivery_query(filter: DeliveryFilter) -> DeliveryQuery {
         replay_id: filter.replay_ids,
         since: filter.since,
         until: filter.until,
+        resolved: Some(ResolvedFilter::of(filter.resolved)),
     }
 }

@@ -101,6 +101,16 @@ async fn prepare(world: &World, operation: &str, path: &str) -> Asked {
             }
             Some(if operation == "replay_event" { event } else { delivery })
         }
+        "dismiss_dead_letters" => {
+            let (destination, _) = world.routed_destination().await;
+            let event = world.publish("order.paid", json!({})).await;
+            let found =
+                world.get(&format!("/v1/deliveries?event_id={event}&destination_id={destination}")).await;
+            let delivery = text(&found.expect(200)["data"][0]["id"]);
+            world.attempt(&destination, &delivery, Outcome::Rejected, 400).await;
+            body = Some(json!({ "delivery_ids": [delivery], "note": "known" }));
+            Some(delivery)
+        }
         "create_replay" => {
             body = Some(json!({ "filter": {} }));
             None

@@ -83,6 +83,7 @@ on_every_store! {
                 "kind": "capacity", "since": shown["created_at"], "until": null, "behind": null,
                 "detail": "its turn on this node",
             },
+            "resolved_at": null, "resolved_by": null, "dismissal_note": null,
             "attempts": [attempt],
         });
         assert_eq!(shown, expected);

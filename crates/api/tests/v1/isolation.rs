@@ -74,8 +74,10 @@ on_every_store! {
         }
         for ids in [&delivery, &random(&delivery)] {
             let body = json!({ "delivery_ids": [ids] });
-            let refused = world.ask_as(&world.foreign_key, Method::POST, "/v1/replays", Some(body)).await;
-            refused.expect_problem(404, "not_found");
+            for path in ["/v1/replays", "/v1/dead-letters/dismiss"] {
+                let refused = world.ask_as(&world.foreign_key, Method::POST, path, Some(body.clone())).await;
+                refused.expect_problem(404, "not_found");
+            }
         }
         assert_eq!(world.get(&format!("/v1/replays/{replay}")).await.expect(200)["status"], "running");
 

@@ -7,6 +7,7 @@ mod acting_for;
 mod api_keys;
 mod audit;
 mod backfills;
+mod dead_letters;
 mod deliveries;
 mod destinations;
 mod events;

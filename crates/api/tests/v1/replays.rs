@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use store::{Fact, Settlement, Window};
 
 /// An event whose delivery is rejected: the delivery's id.
-async fn dead_letter(world: &World, destination: &str) -> String {
+pub(crate) async fn dead_letter(world: &World, destination: &str) -> String {
     let event = world.publish("invoice.paid", json!(1)).await;
     let found = world.get(&format!("/v1/deliveries?event_id={event}&destination_id={destination}")).await;
     let delivery = text(&found.expect(200)["data"][0]["id"]);
@@ -50,7 +50,7 @@ on_every_store! {
                 "filter": {
                     "status": ["dead_letter"], "reason": ["rejected"], "event_id": [],
                     "destination_id": [destination], "route_id": [], "source_id": [], "type": [],
-                    "http_status": [], "replay_id": [], "since": null, "until": null,
+                    "http_status": [], "replay_id": [], "since": null, "until": null, "resolved": "false",
                 },
                 "rate": 2, "matched": 3, "matched_exact": true, "created": 0, "delivered": 0, "dead_letter": 0,
                 "skipped": 0, "waiting_for": null, "estimated_seconds": 2, "created_by": shown["created_by"],
@@ -289,11 +289,13 @@ on_every_store! {
         assert_eq!(
             *rejected,
             json!({
-                "destination_id": destination, "reason": "rejected", "http_status": 404, "count": 2,
+                "destination_id": destination, "destination_name": rejected["destination_name"],
+                "reason": "rejected", "outcome": "rejected", "http_status": 404, "count": 2,
                 "first_at": made(&first), "last_at": made(&last), "sample_delivery_id": last,
             })
         );
         assert_eq!((&expired["reason"], &expired["http_status"]), (&json!("expired"), &json!(null)));
+        assert_eq!(expired["outcome"], json!(null), "it was never tried");
         assert_eq!(page["next_cursor"], json!(null));
         let one = world.get("/v1/dead-letters/groups?limit=1").await.expect(200);
         assert_eq!(one["data"], json!([expired]));

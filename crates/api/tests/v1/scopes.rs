@@ -32,6 +32,7 @@ const MATRIX: &[(&str, &str, Needs)] = &[
     ("post", "/v1/api-keys", OperatorOr(Scope::KeysManage)),
     ("delete", "/v1/api-keys/{id}", OperatorOr(Scope::KeysManage)),
     ("get", "/v1/audit", OperatorOr(Scope::AuditRead)),
+    ("post", "/v1/dead-letters/dismiss", Scoped(Scope::DeliveriesRetry)),
     ("get", "/v1/dead-letters/groups", Scoped(Scope::DeliveriesRead)),
     ("get", "/v1/deliveries", Scoped(Scope::DeliveriesRead)),
     ("get", "/v1/deliveries/{id}", Scoped(Scope::DeliveriesRead)),

@@ -2,15 +2,16 @@
 //!
 //! A thousand dead letters (`--count`). Eight clients ask for the same bulk replay with one key at the same time, on
 //! three nodes where there can be several, while a node is killed every two seconds and started again; then all of it
-//! once more with a new key.
+//! once more with a new key, settled or not; and at last without that, as one would ask again.
 //!
 //! Holds if every answer to a key names one replay, each replay makes exactly as many deliveries as there were dead
 //! letters, each of one origin and with one ending, the replay counts them right, and the dead letters are afterwards
-//! what they were before.
+//! what they were before. Each of them is settled exactly once, by the first that was delivered of it; none is counted any
+//! more, and the last replay, which takes what is not settled, makes nothing.
 
 use std::collections::HashSet;
 
-use client::{DeliveryQuery, ReplayInput, ReplayView};
+use client::{DeliveryQuery, ReplayInput, ReplayView, ResolvedFilter};
 use domain::{delivery::Status, replay::ReplayStatus};
 use tokio::task::JoinSet;
 
@@ -53,10 +54,47 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
         let all = number("select count(*) from attempts where ending is not null".into()).await?;
         report.must_be(&format!("{key}_endings_in_all"), all, count * (round as u64 + 2));
     }
+    settled(&testbed, count, report).await?;
     let after = originals(&testbed).await?;
     report.must(before == after, "a dead letter is not what it was before");
     TableAudit::of(&testbed.database).await?.must_hold(report);
     testbed.tear_down().await
+}
+
+/// Every origin is settled once, by what was delivered of it, and the same replay asked for again makes nothing.
+async fn settled(testbed: &Testbed, count: u64, report: &mut Report) -> Result<()> {
+    let number = async |sql: &str| testbed.database.number(sql).await;
+    let origin = match testbed.database.kind() {
+        StoreKind::Sqlite => "iif(a.origin = x'', a.delivery_id, a.origin)",
+        StoreKind::Postgres => "a.origin",
+    };
+    report.must_be("settled", number("select count(*) from settled_dead_letters").await?, count);
+    let by_their_own = format!(
+        "select count(*) from settled_dead_letters s
+         join attempts a on a.delivery_id = s.delivered_by and a.ending = 'delivered' and a.ended_at = s.resolved_at
+         where {origin} = s.delivery_id and a.replay_id is not null"
+    );
+    report.must_be("settled_by_a_delivery_of_their_chain", number(&by_their_own).await?, count);
+    let counted = "select coalesce(sum(count), 0) from dead_letter_counts";
+    report.must_be("dead_letters_still_counted", number(counted).await?, 0);
+    let groups = testbed.client.dead_letter_groups(None).await?.data;
+    report.must_be("groups_left", groups.len(), 0);
+    let endings = number("select count(*) from attempts where ending is not null").await?;
+    let again = ReplayInput { filter: Some(DeliveryQuery::default()), ..ReplayInput::default() };
+    let estimate = testbed.client.estimate_replay(&again).await?;
+    report.must_be("third_would_match", estimate.matched, 0);
+    let mut replay = testbed.client.create_replay(&again, Some("third")).await?;
+    let until = Instant::now() + PATIENCE;
+    while replay.status != ReplayStatus::Completed {
+        ensure!(Instant::now() < until, "the replay of nothing did not end");
+        sleep(Duration::from_millis(100)).await;
+        replay = testbed.client.replay(replay.id).await?;
+    }
+    report.must_be("third_created", replay.created, 0);
+    report.must_be("third_left_in_queue", testbed.quiesce(PATIENCE).await?, 0);
+    let after = number("select count(*) from attempts where ending is not null").await?;
+    report.must_be("endings_after_the_third", after, endings);
+    Ok(())
 }
 
 /// So many events, each rejected by its destination.
@@ -104,7 +142,12 @@ async fn replayed_under_fire(
     for n in 0..CLIENTS {
         let client = testbed.nodes[n % testbed.nodes.len()].client.clone();
         let asked = ReplayInput {
-            filter: Some(DeliveryQuery { status: vec![Status::DeadLetter], ..DeliveryQuery::default() }),
+            // Also when the first has settled them.
+            filter: Some(DeliveryQuery {
+                status: vec![Status::DeadLetter],
+                resolved: Some(ResolvedFilter::Any),
+                ..DeliveryQuery::default()
+            }),
             rate: Some(rate),
             ..ReplayInput::default()
         };

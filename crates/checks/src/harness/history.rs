@@ -59,12 +59,23 @@ impl LongHistory {
         if sql.kind == StoreKind::Sqlite {
             // The template was delivered after all of it: facts are appended in the order of time. And dead letters are
             // counted here, as on PostgreSQL the table itself does.
+            let (first_day, last_day) =
+                (first.seconds() / 86_400, first.seconds() / 86_400 + self.days as i64);
             let last = format!(
                 "update attempts set rowid = (select max(rowid) + 1 from attempts) where event_id = {template};
                  delete from dead_letter_counts;
+                 with recursive days (day) as (
+                     select {first_day} union all select day + 1 from days where day < {last_day}
+                 )
                  insert into dead_letter_counts
-                 select account_id, destination_id, reason, coalesce(http_status, 0), count(*)
-                 from attempts where ending = 'dead_letter' group by 1, 2, 3, 4;"
+                     (account_id, destination_id, reason, http_status, outcome, day, count, oldest, newest)
+                 select account_id, destination_id, reason, coalesce(http_status, 0), coalesce(outcome, ''), day,
+                     count(*), min(delivery_id), max(delivery_id)
+                 from days cross join attempts
+                 where ending = 'dead_letter'
+                   and delivery_id >= unhex(printf('%012X', day * 86400000))
+                   and delivery_id < unhex(printf('%012X', (day + 1) * 86400000))
+                 group by 1, 2, 3, 4, 5, 6;"
             );
             database.write(&last).await?;
         }

@@ -4,11 +4,12 @@ use anyhow::Result;
 
 use super::Database;
 
-const PAIRS: [(&str, &str, &str, &str); 7] = [
+const PAIRS: [(&str, &str, &str, &str); 8] = [
     ("queue", "event_id", "events", "id"),
     ("attempts", "event_id", "events", "id"),
     ("expanding_events", "event_id", "events", "id"),
     ("event_tags", "event_id", "events", "id"),
+    ("settled_dead_letters", "delivery_id", "attempts", "delivery_id"),
     ("replayed", "replay_id", "replays", "id"),
     ("queue", "replay_id", "replays", "id"),
     ("replay_counts", "replay_id", "replays", "id"),

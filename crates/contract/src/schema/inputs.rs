@@ -4,12 +4,13 @@
 use super::DestinationRef;
 use super::{
     AccountKeyKind, AccountRef, AccountScope, Anything, AuthHeaders, AuthUsername, AuthValue, Base64,
-    BasicAuthType, BearerAuthType, ContentType, DeliveryId, EventId, EventType, HeadersAuthType,
-    IdempotencyKey, IngestKeyKind, IngestScope, Metadata, Name, NoAuthType, OperatorKeyKind, OrderingKey,
-    PlatformKeyKind, PreviewHeaders, Scope, SigningScheme, SigningSecret, SourceRef, Tag, Timestamp,
+    BasicAuthType, BearerAuthType, ContentType, DeliveryId, DismissalNote, EventId, EventType,
+    HeadersAuthType, IdempotencyKey, IngestKeyKind, IngestScope, Metadata, Name, NoAuthType,
+    OperatorKeyKind, OrderingKey, PlatformKeyKind, PreviewHeaders, Scope, SigningScheme, SigningSecret,
+    SourceRef, Tag, Timestamp,
 };
-use crate::DeliveryQuery;
 use crate::{BackfillEvents, BackfillMatch};
+use crate::{DeliveryQuery, ResolvedFilter};
 use utoipa::ToSchema;
 
 /// An event to publish: its payload as JSON, or as bytes in base64.
@@ -288,6 +289,9 @@ pub struct ReplayByIds {
     /// Each must be there: 404 if one is not, 410 if all of those are older than what is kept.
     #[schema(min_items = 1, max_items = 10_000)]
     delivery_ids: Vec<DeliveryId>,
+    /// Whether dead letters that are settled are replayed: left out, they are skipped.
+    #[schema(inline)]
+    resolved: Option<ResolvedFilter>,
     /// Deliveries to make a second.
     #[schema(minimum = 1, maximum = 10_000, default = 100)]
     rate: Option<u32>,
@@ -313,6 +317,36 @@ pub struct ReplayOfEvents {
     /// Only say how much there is.
     #[schema(required = false)]
     dry_run: bool,
+}
+
+/// Which dead letters to settle by hand: whatever a filter matches, or by their ids.
+#[derive(ToSchema)]
+#[serde(untagged)]
+pub enum DismissInput {
+    Filter(Box<DismissByFilter>),
+    Ids(DismissByIds),
+}
+
+/// A dismissal of what a filter matches.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::DismissInput")]
+pub struct DismissByFilter {
+    /// The filters of the list of deliveries, as lists. Only dead letters that are not settled: `status` is `dead_letter` and
+    /// `resolved` is `false`, or they are left out.
+    filter: DeliveryQuery,
+    note: Option<DismissalNote>,
+}
+
+/// A dismissal of dead letters by their ids.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::DismissInput")]
+pub struct DismissByIds {
+    /// Each must be there: 404 if one is not, 410 if all of those are older than what is kept.
+    #[schema(min_items = 1, max_items = 10_000)]
+    delivery_ids: Vec<DeliveryId>,
+    note: Option<DismissalNote>,
 }
 
 /// An event that is there, or one as it might come.

@@ -76,6 +76,13 @@ pub(super) fn tag() -> Object {
     text(1, limits::TAG_CHARS, r"^[^\x00-\x1f\x7f-\x9f]+$").examples(["order-7"]).build()
 }
 
+pub(super) fn dismissal_note() -> Object {
+    text(1, limits::DISMISS_NOTE_CHARS, r"^[^\x00-\x1f\x7f-\x9f]+$")
+        .description(Some("Why. It is kept with the dead letters and in the audit log."))
+        .examples(["sent by hand"])
+        .build()
+}
+
 pub(super) fn tag_path() -> Object {
     text(1, limits::TAG_PATH_BYTES, r"^[^\x00-\x1f\x7f-\x9f.]+(\.[^\x00-\x1f\x7f-\x9f.]+)*$")
         .description(Some("At most 256 bytes of UTF-8."))

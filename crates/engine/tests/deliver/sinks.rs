@@ -340,7 +340,7 @@ async fn a_refusal_is_a_dead_letter_and_a_replay_delivers_it() {
     let replay = NewReplay {
         id: ReplayId::at(now, rand::random()),
         account_id: bench.account,
-        selection: Selection::Deliveries(vec![origin]),
+        selection: Selection::Deliveries(vec![origin].into()),
         rate: 1,
         matched: 1,
         matched_exact: true,

@@ -19,12 +19,12 @@ use domain::{
 use std::time::Duration;
 use store::{
     AccountBacklog, AccountChanges, AttemptRecord, AuditChains, AuditFilter, AuditLog, Backlogs, Catalog,
-    ChainOwner, Chore, Chores, CreatedReplay, DeadLetterGroup, DeliveryFilter, DeliveryRecord,
-    DestinationRecord, EventCount, EventFilter, EventRecord, EventWalk, FactWalk, FanoutCounts, FreshSums,
-    GroupKey, History, KeptPayload, LaneRow, Listed, NewReplay, OpenReplay, OriginalWalk, Originals, Page,
-    PayloadSize, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold, ReplayPlace, ReplaySwitch,
-    ReplayWalk, Replays, Retention, Rollup, RollupKind, RollupMark, Rollups, Selection, StoreError,
-    SuccessRate, SumPlace, Summed, SummedTail, Survey, Term,
+    ChainOwner, Chore, Chores, CreatedReplay, DeadLetterGroup, DeadLetters, DeliveryFilter, DeliveryRecord,
+    DestinationRecord, Dismissal, EventCount, EventFilter, EventRecord, EventWalk, FactWalk, FanoutCounts,
+    FreshSums, GroupFilter, GroupKey, History, KeptPayload, LaneRow, Listed, NewReplay, OpenReplay,
+    OriginalWalk, Originals, Page, PayloadSize, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold,
+    ReplayPlace, ReplaySwitch, ReplayWalk, Replays, Retention, Rollup, RollupKind, RollupMark, Rollups,
+    Selection, StoreError, SuccessRate, SumPlace, Summed, SummedTail, Survey, Term,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
@@ -108,8 +108,12 @@ forward! { History:
     fn delivery(account: AccountId, id: DeliveryId) -> DeliveryRecord;
     fn attempts_of_delivery(account: AccountId, id: DeliveryId, limit: usize) -> Vec<AttemptRecord>;
     fn attempts_of_destination(account: AccountId, id: DestinationId, page: Page<(DeliveryId, AttemptId)>) -> Listed<AttemptRecord, (DeliveryId, AttemptId)>;
-    fn dead_letter_groups(account: AccountId, after: Option<GroupKey>, limit: usize) -> Vec<DeadLetterGroup>;
     fn success_rates(destinations: &[DestinationId], since: Timestamp, limit: usize) -> Vec<SuccessRate>;
+}
+
+forward! { DeadLetters:
+    fn dead_letter_groups(account: AccountId, filter: GroupFilter, after: Option<GroupKey>, limit: usize) -> Vec<DeadLetterGroup>;
+    write fn dismiss(dismissal: &Dismissal, audit) -> u32;
 }
 
 forward! { Replays:

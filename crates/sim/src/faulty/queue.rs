@@ -52,6 +52,10 @@ impl Queue for FaultyStore {
         if self.has(PlantedBug::EndingWithoutFact) {
             settlements.iter_mut().for_each(forget_attempt);
         }
+        if self.has(PlantedBug::ChainLeftUnresolved) {
+            let delivered = |it: &&mut Settlement| it.settled == Settled::Ended(Ending::Delivered);
+            settlements.iter_mut().filter(delivered).for_each(|it| it.delivery.origin = it.delivery.id);
+        }
         let count_of = settlements.len();
         let settle = move |TrueStore { store, shared, .. }: &TrueStore| {
             let fence =

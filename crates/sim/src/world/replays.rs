@@ -95,7 +95,7 @@ impl World {
         let (answer, answered) = oneshot::channel();
         let (account, rate, key) = (*account, *rate, format!("replay-{at}"));
         let selection = match wanted {
-            Wanted::Deliveries(deliveries) => Selection::Deliveries(deliveries.clone()),
+            Wanted::Deliveries(deliveries) => Selection::Deliveries(deliveries.clone().into()),
             Wanted::Backfill { .. } => Selection::Events(BackfillSelection::default()),
         };
         let request = ReplayRequest { account, selection, rate, key, answer };

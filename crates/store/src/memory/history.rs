@@ -2,8 +2,8 @@
 
 use super::{EndedDelivery, KeptEvent, MemoryStore, Tables, newest_first, queue::without_payload};
 use crate::{
-    AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord,
-    FanoutCounts, GroupKey, History, KeptPayload, Listed, Page, PayloadSize, StoreError, SuccessRate,
+    AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts,
+    History, KeptPayload, Listed, Page, PayloadSize, ResolvedBy, StoreError, SuccessRate,
     history::first_counted,
     page_rows::{PageRoom, PageRow, PageRows},
 };
@@ -16,8 +16,6 @@ use domain::{
     outcome::Outcome,
     time::Timestamp,
 };
-use std::collections::BTreeMap;
-
 #[async_trait]
 impl History for MemoryStore {
     async fn events(
@@ -124,30 +122,6 @@ impl History for MemoryStore {
         Ok(rows.listed())
     }
 
-    async fn dead_letter_groups(
-        &self,
-        account: AccountId,
-        after: Option<GroupKey>,
-        limit: usize,
-    ) -> Result<Vec<DeadLetterGroup>, StoreError> {
-        let tables = self.tables();
-        let mut groups = BTreeMap::<_, DeadLetterGroup>::new();
-        for ended in tables.ended.values().filter(|ended| ended.delivery.account_id == account) {
-            let Ending::DeadLetter(reason) = ended.ending else { continue };
-            let Delivery { id, destination_id, last_http_status: http_status, .. } = ended.delivery;
-            let key = GroupKey { destination_id, reason, http_status };
-            let group = groups.entry(key.sorts()).or_insert(DeadLetterGroup {
-                key,
-                count: 0,
-                oldest: id,
-                newest: id,
-            });
-            (group.count, group.newest) = (group.count + 1, id);
-        }
-        let behind = |group: &DeadLetterGroup| after.is_none_or(|after| group.key.sorts() > after.sorts());
-        Ok(groups.into_values().filter(behind).take(limit).collect())
-    }
-
     async fn success_rates(
         &self,
         destinations: &[DestinationId],
@@ -221,7 +195,11 @@ impl Tables {
             last = last.max(Some(ended.at));
             match ended.ending {
                 Ending::Delivered => counts.delivered += 1,
-                Ending::DeadLetter(_) => counts.dead_letter += 1,
+                Ending::DeadLetter(_) => match self.settled.get(id).map(|resolution| &resolution.by) {
+                    None => counts.dead_letter += 1,
+                    Some(ResolvedBy::Delivery(_)) => counts.delivered += 1,
+                    Some(ResolvedBy::Dismissal { .. }) => counts.dismissed += 1,
+                },
                 Ending::Cancelled(_) => counts.cancelled += 1,
             }
         }
@@ -287,6 +265,7 @@ impl Tables {
             sequence: row.sequence,
             created_at: row.created_at,
             state,
+            resolution: self.settled.get(&row.id).cloned(),
         }
     }
 }
@@ -316,6 +295,7 @@ fn wanted_delivery(filter: &DeliveryFilter, record: &DeliveryRecord) -> bool {
         && one_of(&filter.http_statuses, |status| record.last_http_status == Some(*status))
         && one_of(&filter.replay_ids, |id| record.replay_id == Some(*id))
         && within(filter.since, filter.until, record.id.made_at())
+        && filter.resolved.is_none_or(|resolved| resolved == record.resolution.is_some())
 }
 
 /// Whether a delivery is being tried just now is its owner's knowledge: here it waits.

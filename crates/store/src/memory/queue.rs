@@ -204,6 +204,7 @@ impl Tables {
                 }
                 let ended = Delivery { sequence: settlement.delivery.sequence, ..tried };
                 self.end(ended, ending, over_at, fact_id(&settlement.fact));
+                self.resolve(&settlement.delivery, ending, over_at);
             }
             Settled::Waits { position, due_at, spent } => {
                 let waits = Delivery { position, due_at, spent, ..tried };

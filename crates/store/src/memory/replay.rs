@@ -4,7 +4,7 @@ use super::{EndedDelivery, MemoryStore, Tables, newest_first};
 use crate::{
     BackfillCursor, CreatedReplay, Listed, NewReplay, OpenBackfill, OpenReplay, Original, OriginalWalk,
     Originals, Page, Replay, ReplayChunk, ReplayHold, ReplayKey, ReplayStatus, ReplaySwitch, Replayed,
-    Replays, Selection, StoreError, Survey, page_rows::PageRows, replay::AsOf,
+    Replays, SelectedDeliveries, Selection, StoreError, Survey, page_rows::PageRows, replay::AsOf,
 };
 use async_trait::async_trait;
 use domain::{
@@ -103,7 +103,7 @@ impl Replays for MemoryStore {
         let mut by_destination = BTreeMap::<DestinationId, u64>::new();
         match selection {
             Selection::Deliveries(ids) => {
-                for id in ids {
+                for id in &ids.ids {
                     let ended = tables.ended.get(id).filter(|ended| ended.delivery.account_id == account);
                     let found = ended
                         .map(|ended| ended.delivery.destination_id)
@@ -179,15 +179,16 @@ impl Tables {
         if full && new.at_once.is_none() {
             return Err(StoreError::Full { what: "replays" });
         }
-        let (filter, delivery_ids, events) = match &new.selection {
-            Selection::Filter(filter) => (Some(filter.clone()), Vec::new(), None),
-            Selection::Deliveries(ids) => (None, ids.clone(), None),
-            Selection::Events(events) => (None, Vec::new(), Some(events.clone())),
+        let (filter, given, events) = match &new.selection {
+            Selection::Filter(filter) => (Some(filter.clone()), SelectedDeliveries::default(), None),
+            Selection::Deliveries(given) => (None, given.clone(), None),
+            Selection::Events(events) => (None, SelectedDeliveries::default(), Some(events.clone())),
         };
         let replay = Replay {
             id: new.id,
             account_id: new.account_id,
             filter,
+            resolved: given.resolved,
             events,
             rate: new.rate,
             matched: new.matched,
@@ -203,7 +204,7 @@ impl Tables {
         };
         let kept = KeptReplay {
             replay,
-            delivery_ids,
+            delivery_ids: given.ids,
             key: new.key,
             cursor: None,
             backfill_cursor: None,
@@ -227,6 +228,7 @@ impl Tables {
             id: replay.id,
             account_id: replay.account_id,
             filter: replay.filter.clone(),
+            resolved: replay.resolved,
             backfill: replay.events.clone().map(backfill),
             rate: replay.rate,
             cursor: *cursor,
@@ -248,8 +250,10 @@ impl Tables {
             for id in ids.by_ref().take(*limit) {
                 last = Some(id);
                 let own = |ended: &&EndedDelivery| {
+                    let is_settled = self.settled.contains_key(&id);
                     ended.delivery.account_id == replay.account_id
                         && as_of.covers(ended.delivery.id, ended.at)
+                        && replay.resolved.is_none_or(|resolved| resolved == is_settled)
                 };
                 match self.ended.get(&id).filter(own) {
                     Some(ended) => found.rows.push(self.original(ended)),

@@ -123,6 +123,7 @@ impl Tables {
     fn forget_delivery(&mut self, id: DeliveryId) -> usize {
         let before = self.facts.len() + self.attempts.len();
         self.ended.remove(&id);
+        self.settled.remove(&id);
         self.facts.retain(|(delivery, _), _| *delivery != id);
         self.attempts.retain(|(delivery, _), _| *delivery != id);
         (before - self.facts.len() - self.attempts.len()).max(1)

@@ -2,7 +2,6 @@
 //! far it looked.
 
 mod attempts;
-mod dead_letter_groups;
 mod deliveries;
 mod events;
 mod incomplete;
@@ -16,8 +15,8 @@ use super::{
     rows::{Cells, FromColumn, Unreadable},
 };
 use crate::{
-    AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, FanoutCounts,
-    GroupKey, History, KeptPayload, Listed, Page, PayloadSize, StoreError, SuccessRate, page_rows::PageRows,
+    AttemptRecord, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, FanoutCounts, History,
+    KeptPayload, Listed, Page, PayloadSize, StoreError, SuccessRate, page_rows::PageRows,
 };
 use async_trait::async_trait;
 use domain::{
@@ -100,15 +99,6 @@ impl History for PostgresStore {
         page: Page<(DeliveryId, AttemptId)>,
     ) -> Result<Listed<AttemptRecord, (DeliveryId, AttemptId)>, StoreError> {
         attempts::of_destination(&self.pools.general().await?, account, id, page).await
-    }
-
-    async fn dead_letter_groups(
-        &self,
-        account: AccountId,
-        after: Option<GroupKey>,
-        limit: usize,
-    ) -> Result<Vec<DeadLetterGroup>, StoreError> {
-        dead_letter_groups::list(&self.pools.general().await?, account, after, limit).await
     }
 
     async fn success_rates(

@@ -1,7 +1,7 @@
 //! Opening: is this a server that keeps what it acknowledges, and has it our tables?
 
 use super::{
-    backfill, catalog, durability, expand, history, ingest, order, planned, queue, rights,
+    backfill, catalog, dead_letters, durability, expand, history, ingest, order, planned, queue, rights,
     rows::{Cells, Rows, Unreadable},
     settle,
     statement::{Params, Statement, params, sql},
@@ -46,7 +46,7 @@ pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool)
     answer_in_time(seconds + 1, ask(&lock.client, &LOCK_SCHEMA, params![schema: place => TEXT])).await?;
     let migrated = async {
         migrate(&mut connection.client, address).await?;
-        let all: [&planned::Planned; 15] = [
+        let all: [&planned::Planned; 16] = [
             &ingest::COMMIT,
             &ingest::COMMIT_PLAIN,
             &ingest::COMMIT_TAGGED,
@@ -58,6 +58,7 @@ pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool)
             &queue::BACKLOG,
             &settle::SETTLE,
             &settle::SETTLE_TOLD,
+            &dead_letters::RESOLVE_CHAINS,
             &order::TAKE_TURNS,
             &order::TRACKS,
             &history::FANOUT_COUNTS,

@@ -138,7 +138,7 @@ impl Day {
         Timestamp::from_micros((self.to.as_u128() >> 80) as i64 * 1000)
     }
 
-    fn of(at: Timestamp) -> Self {
+    pub(super) fn of(at: Timestamp) -> Self {
         let day = at.seconds().div_euclid(DAY.as_secs() as i64);
         let start = |day: i64| Timestamp::from_seconds(day * DAY.as_secs() as i64);
         // 2026-04-03T…: the first ten characters without the dashes.

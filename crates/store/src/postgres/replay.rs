@@ -160,6 +160,9 @@ impl Replays for PostgresStore {
 #[derive(Serialize, Deserialize)]
 struct ReplayDoc {
     filter: Option<DeliveryFilter>,
+    /// Of one that was given ids.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    resolved: Option<bool>,
     /// Of a backfill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     events: Option<BackfillSelection>,
@@ -167,15 +170,15 @@ struct ReplayDoc {
 }
 
 async fn create(transaction: &Transaction<'_>, new: &NewReplay) -> Result<CreatedReplay, StoreError> {
-    let (filter, ids, events) = match &new.selection {
+    let (filter, given, events) = match &new.selection {
         Selection::Filter(filter) => (Some(filter.clone()), None, None),
-        Selection::Deliveries(ids) => {
-            (None, Some(ids.iter().map(|id| id.uuid()).collect::<Vec<Uuid>>()), None)
-        }
+        Selection::Deliveries(given) => (None, Some(given), None),
         Selection::Events(events) => (None, None, Some(events.clone())),
     };
+    let ids = given.map(|given| given.ids.iter().map(|id| id.uuid()).collect::<Vec<Uuid>>());
+    let resolved = given.and_then(|given| given.resolved);
     let is_backfill = events.is_some();
-    let doc = ReplayDoc { filter, events, created_by: new.created_by };
+    let doc = ReplayDoc { filter, resolved, events, created_by: new.created_by };
     let doc = serde_json::to_string(&doc).expect("ids, words and times are always JSON");
     let at_once = new.at_once.is_some();
     let status = if at_once { ReplayStatus::Completed } else { ReplayStatus::Running };
@@ -325,11 +328,12 @@ pub(super) async fn count(
 }
 
 fn replay(cells: &mut Cells<'_, '_>) -> Result<Replay, Unreadable> {
-    let Doc(ReplayDoc { filter, events, created_by }) = cells.get("doc")?;
+    let Doc(ReplayDoc { filter, resolved, events, created_by }) = cells.get("doc")?;
     let replay = Replay {
         id: cells.get("id")?,
         account_id: cells.get("account_id")?,
         filter,
+        resolved,
         events,
         rate: cells.get("rate")?,
         matched: cells.get("matched")?,
@@ -347,7 +351,7 @@ fn replay(cells: &mut Cells<'_, '_>) -> Result<Replay, Unreadable> {
 }
 
 fn open_replay(cells: &mut Cells<'_, '_>) -> Result<OpenReplay, Unreadable> {
-    let Doc(ReplayDoc { filter, events, .. }) = cells.get("doc")?;
+    let Doc(ReplayDoc { filter, resolved, events, .. }) = cells.get("doc")?;
     let (cursor, destination_id): (Option<Uuid>, _) =
         (cells.get("cursor")?, cells.get("cursor_destination")?);
     // Of a backfill it is an event.
@@ -357,6 +361,7 @@ fn open_replay(cells: &mut Cells<'_, '_>) -> Result<OpenReplay, Unreadable> {
         id: cells.get("id")?,
         account_id: cells.get("account_id")?,
         filter,
+        resolved,
         backfill: events.map(|selection| OpenBackfill { selection, cursor: cursor.map(at) }),
         rate: cells.get("rate")?,
         cursor: cursor.filter(|_| !is_backfill).map(DeliveryId::from_uuid),

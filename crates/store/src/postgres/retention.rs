@@ -31,6 +31,8 @@ pub(super) static DELIVERY_DAY_NEEDED: LazyLock<Statement> = sql!("delivery_day_
 pub(super) static STRAYED_FACTS: LazyLock<Statement> = sql!("strayed_facts");
 static FORGET_TAGS: LazyLock<Statement> = sql!("forget_tags");
 static STRAYED_TAGS: LazyLock<Statement> = sql!("strayed_tags");
+static OLDEST_SETTLED: LazyLock<Statement> = sql!("oldest_settled": "select delivery_id from settled_dead_letters where delivery_id >= :from_delivery_id order by delivery_id limit 1");
+static STRAYED_SETTLED: LazyLock<Statement> = sql!("strayed_settled");
 static DAYS: LazyLock<Statement> = sql!("days");
 static FORGET_DAY_COUNTS: LazyLock<Statement> =
     sql!("forget_day_counts": "delete from dead_letter_counts where day = day_of(:from_id)");
@@ -117,7 +119,7 @@ impl Retention for PostgresStore {
                 step => return Ok(step.rows()),
             }
         }
-        Ok(Some(0))
+        forget_settled(&connection, term, &attempts, before).await
     }
 }
 
@@ -325,6 +327,44 @@ async fn forget(
         transaction.run(&FORGET_TAGS, params).await?;
     }
     Ok(Some((facts + gone, left)))
+}
+
+/// That dead letters were settled whose day is gone: a million of them would keep the table of facts locked for long if they
+/// went with it. Nobody sees them any more. How many of one day went; None once the term is over.
+async fn forget_settled(
+    connection: &Connection,
+    term: Term,
+    days: &BTreeSet<String>,
+    before: Timestamp,
+) -> Result<Option<usize>, StoreError> {
+    let mut from = Uuid::nil();
+    loop {
+        let params = params![from_delivery_id: from => UUID];
+        let oldest: Option<DeliveryId> =
+            connection.read(&OLDEST_SETTLED, params).await?.first_value("delivery_id")?;
+        let Some(day) = oldest.map(|id| Day::of(id.made_at())).filter(|day| day.ends_at() <= before) else {
+            return Ok(Some(0));
+        };
+        from = day.to;
+        if days.contains(&day.name) {
+            continue;
+        }
+        let transaction = connection.begin().await?;
+        let gone = async {
+            if !chores::stands(&transaction, term).await? {
+                return Ok(None);
+            }
+            let params = params![
+                from_id: day.from => UUID, below_id: day.to => UUID, limit: limits::PRUNE_ROWS as i64 => INT8,
+            ];
+            Ok::<_, Trouble>(Some(transaction.run(&STRAYED_SETTLED, params).await?.value::<usize>("gone")?))
+        };
+        let gone = gone.await;
+        match transaction.end(gone).await? {
+            Some(0) => {}
+            gone => return Ok(gone),
+        }
+    }
 }
 
 async fn forget_deliveries(

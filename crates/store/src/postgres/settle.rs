@@ -1,7 +1,7 @@
 //! Settling: facts are written and deliveries moved, many in one flush, fenced by the node and by the row.
 
 use super::{
-    operational_events,
+    dead_letters, operational_events,
     planned::{self, Definition, Planned},
     pool::{Connection, Transaction},
     replay,
@@ -172,6 +172,7 @@ async fn settle_with_consequences(
     }
     let ended = part.iter().filter(|settlement| moved(settlement)).filter_map(|it| replayed(it));
     replay::count(transaction, node, ended).await?;
+    dead_letters::resolve(transaction, part.iter().copied().filter(|it| moved(it))).await?;
     Ok(written)
 }
 

@@ -2,6 +2,7 @@
 //! in the conformance suite.
 
 mod damage;
+mod dead_letters;
 mod expand;
 mod feed;
 mod open;

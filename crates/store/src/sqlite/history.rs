@@ -2,7 +2,6 @@
 //! wants of that is decided by the statement.
 
 mod attempts;
-mod dead_letter_groups;
 mod deliveries;
 mod events;
 mod filter;
@@ -11,8 +10,8 @@ mod tagged;
 
 use super::{SqliteStore, Trouble};
 use crate::{
-    AttemptRecord, DeadLetterGroup, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, FanoutCounts,
-    GroupKey, History, KeptPayload, Listed, Page, PayloadSize, StoreError, SuccessRate,
+    AttemptRecord, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, FanoutCounts, History,
+    KeptPayload, Listed, Page, PayloadSize, StoreError, SuccessRate,
     page_rows::{PageRow, PageRows},
 };
 use async_trait::async_trait;
@@ -27,8 +26,6 @@ pub(super) use events::backfill;
 
 #[cfg(test)]
 pub(super) use attempts::{ATTEMPTS_OF_DESTINATION, SUCCESS_RATES};
-#[cfg(test)]
-pub(super) use dead_letter_groups::{DEAD_LETTER_GROUPS, NEWEST, OLDEST};
 #[cfg(test)]
 pub(super) use deliveries::{
     DEAD_AFTER_BY_ACCOUNT, DEAD_BY_ACCOUNT, ENDED_AFTER_BY_ACCOUNT, ENDED_AFTER_BY_DESTINATION,
@@ -116,15 +113,6 @@ impl History for SqliteStore {
         page: Page<(DeliveryId, AttemptId)>,
     ) -> Result<Listed<AttemptRecord, (DeliveryId, AttemptId)>, StoreError> {
         self.read(move |connection| attempts::of_destination(connection, account, id, page)).await
-    }
-
-    async fn dead_letter_groups(
-        &self,
-        account: AccountId,
-        after: Option<GroupKey>,
-        limit: usize,
-    ) -> Result<Vec<DeadLetterGroup>, StoreError> {
-        self.read(move |connection| dead_letter_groups::list(connection, account, after, limit)).await
     }
 
     async fn success_rates(

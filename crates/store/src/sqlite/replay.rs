@@ -178,6 +178,9 @@ impl Replays for SqliteStore {
 #[derive(Serialize, Deserialize)]
 struct ReplayDocument {
     filter: Option<DeliveryFilter>,
+    /// Of one that was given ids.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    resolved: Option<bool>,
     /// Of a backfill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     events: Option<BackfillSelection>,
@@ -204,14 +207,14 @@ fn create(connection: &Connection, new: &NewReplay) -> Result<CreatedReplay, Tro
     if unfinished as usize >= limits::REPLAYS_PER_ACCOUNT && new.at_once.is_none() {
         return Err(StoreError::Full { what: "replays" }.into());
     }
-    let (filter, ids, events) = match &new.selection {
+    let (filter, given, events) = match &new.selection {
         Selection::Filter(filter) => (Some(filter.clone()), None, None),
-        Selection::Deliveries(ids) => {
-            (None, Some(ids.iter().flat_map(|id| *id.bytes()).collect::<Vec<u8>>()), None)
-        }
+        Selection::Deliveries(given) => (None, Some(given), None),
         Selection::Events(events) => (None, None, Some(events.clone())),
     };
-    let doc = ReplayDocument { filter, events, created_by: new.created_by };
+    let ids = given.map(|given| given.ids.iter().flat_map(|id| *id.bytes()).collect::<Vec<u8>>());
+    let resolved = given.and_then(|given| given.resolved);
+    let doc = ReplayDocument { filter, resolved, events, created_by: new.created_by };
     let at_once = new.at_once.is_some();
     let status = if at_once { ReplayStatus::Completed } else { ReplayStatus::Running };
     bound!(
@@ -247,11 +250,12 @@ fn get(connection: &Connection, account: AccountId, id: ReplayId) -> Result<Repl
 
 fn read(columns: &mut Columns<'_>) -> Result<Replay, Trouble> {
     let (id, account_id) = (columns.id()?, columns.id()?);
-    let ReplayDocument { filter, events, created_by } = columns.document("replay")?;
+    let ReplayDocument { filter, resolved, events, created_by } = columns.document("replay")?;
     let replay = Replay {
         id,
         account_id,
         filter,
+        resolved,
         events,
         rate: columns.get()?,
         matched: columns.count()?,
@@ -270,7 +274,7 @@ fn read(columns: &mut Columns<'_>) -> Result<Replay, Trouble> {
 
 fn read_open(columns: &mut Columns<'_>) -> Result<OpenReplay, Trouble> {
     let (id, account_id) = (columns.id()?, columns.id()?);
-    let ReplayDocument { filter, events, .. } = columns.document("replay")?;
+    let ReplayDocument { filter, resolved, events, .. } = columns.document("replay")?;
     let rate = columns.get()?;
     let (cursor, destination_id) = (columns.optional_id::<DeliveryId>()?, columns.optional_id()?);
     // Of a backfill it is an event.
@@ -280,6 +284,7 @@ fn read_open(columns: &mut Columns<'_>) -> Result<OpenReplay, Trouble> {
         id,
         account_id,
         filter,
+        resolved,
         backfill: events.map(|selection| OpenBackfill { selection, cursor: cursor.map(at) }),
         rate,
         cursor: cursor.filter(|_| !is_backfill),

@@ -26,6 +26,8 @@ pub(super) const ENDED_OF_EVENTS: &str = sql!("ended_of_events");
 pub(super) const OLD_FACTS: &str = sql!("old_facts");
 const FORGET_TAG: &str =
     "delete from event_tags where account_id = :account_id and tag = :tag and event_id = :event_id";
+/// Its end goes first: a dead letter is subtracted from its group, and what its last attempt met is still to be found then.
+const FORGET_ENDING: &str = "delete from attempts where delivery_id = :delivery_id and ending is not null";
 const FORGET_DELIVERY: &str = "delete from attempts where delivery_id = :delivery_id";
 
 #[async_trait]
@@ -55,7 +57,7 @@ impl Retention for SqliteStore {
         self.write(Priority::Bulk, move |connection| {
             let mut rows = 0;
             for id in &lost {
-                rows += bound!(FORGET_DELIVERY, delivery_id: id).execute(connection)?;
+                rows += forget_delivery(connection, *id)?;
             }
             Ok(Some(Pruned { rows, next }))
         })
@@ -144,7 +146,7 @@ fn forget(connection: &Connection, old: &OldEvents, most: usize) -> Result<Prune
         let deliveries = bound!(ENDED_OF_EVENTS, event_id: id, limit: room)
             .all(connection, |columns| Ok(columns.id::<DeliveryId>()?))?;
         for delivery in deliveries {
-            rows += bound!(FORGET_DELIVERY, delivery_id: delivery).execute(connection)?;
+            rows += forget_delivery(connection, delivery)?;
         }
         if rows >= most {
             return Ok(Pruned { rows, next: Some(*id) });
@@ -152,6 +154,12 @@ fn forget(connection: &Connection, old: &OldEvents, most: usize) -> Result<Prune
         rows += forget_event(connection, *id)?;
     }
     Ok(Pruned { rows, next: old.next })
+}
+
+/// All that is known of it, and that it was settled.
+fn forget_delivery(connection: &Connection, id: DeliveryId) -> Result<usize, Trouble> {
+    let ending = bound!(FORGET_ENDING, delivery_id: id).execute(connection)?;
+    Ok(ending + bound!(FORGET_DELIVERY, delivery_id: id).execute(connection)?)
 }
 
 /// With its tags. Most have none: then nothing is looked for.

@@ -7,12 +7,12 @@
 use super::{
     Trouble,
     catalog::next_version,
-    operational_events, replay,
+    dead_letters, operational_events, replay,
     statement::{Value, bound, sql},
     tally,
     trouble::Reach,
 };
-use crate::{Consequence, Fact, Settlement, StoreError, detail};
+use crate::{Consequence, Fact, Settlement, StoreError, dead_letters::day_of, detail};
 use domain::{
     attempt::Attempt,
     delivery::{Delivery, Ending, Settled},
@@ -109,6 +109,7 @@ impl PreparedSettlement {
             self.record(connection, true)?;
             if let (Some(id), Settled::Ended(ending)) = (self.delivery.replay_id, self.settled) {
                 replay::count(connection, id, ending)?;
+                dead_letters::resolve(connection, &self.delivery, ending, self.ended_at)?;
             }
             return Ok(Effect::Moved);
         }
@@ -201,6 +202,9 @@ impl PreparedSettlement {
                 destination_id: delivery.destination_id,
                 reason: reason.as_str(),
                 http_status: http_status,
+                outcome: tried.map_or(delivery.last_outcome, |tried| Some(tried.outcome)).map(Outcome::as_str),
+                day: day_of(delivery.id.made_at()),
+                delivery_id: delivery.id,
             )
             .execute(connection)?;
             // A delivery of an operational event makes none.

@@ -3,6 +3,7 @@
 
 mod backup;
 mod damage;
+mod dead_letters;
 mod disk;
 mod expand;
 mod file_lock;

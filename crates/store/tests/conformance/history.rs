@@ -211,6 +211,7 @@ pub(crate) async fn a_deliverys_record_tells_its_story(world: World) {
         sequence: None,
         created_at: at(1),
         state: DeliveryState::Waiting(Box::new(waiting.clone())),
+        resolution: None,
     };
     let read = async || world.store.delivery(account.id, waiting.id).await.unwrap();
     assert_eq!(read().await, expected);

@@ -10,6 +10,7 @@ mod backend;
 mod backfill;
 mod backlog;
 mod catalog;
+mod dead_letters;
 mod expand;
 mod feed;
 mod fixtures;
@@ -198,6 +199,23 @@ macro_rules! kept_by {
                 a_replays_deliveries_are_listed_and_are_not_their_events_fan_out,
                 a_long_replay_is_listed_to_its_end,
                 dead_letters_are_grouped,
+            }
+            promises! {
+                $backend, dead_letters:
+                a_delivered_replay_resolves_its_whole_chain,
+                a_repeated_or_late_settlement_resolves_nothing_more,
+                the_same_replay_twice_makes_nothing_twice,
+                given_ids_are_taken_as_they_are_settled,
+                of_several_that_are_delivered_the_first_counts,
+                one_that_dies_while_another_is_delivered_is_resolved_by_it,
+                what_is_no_dead_letter_is_never_settled,
+                a_dead_letter_is_dismissed_once_and_by_its_account_alone,
+                a_dismissal_is_written_down_with_its_count,
+                what_was_dismissed_and_is_delivered_counts_as_delivered,
+                each_is_subtracted_once_when_resolved_then_pruned,
+                lists_tell_settled_from_unsettled,
+                groups_are_narrowed_by_day_and_destination,
+                of_many_who_settle_at_once_each_letter_is_settled_once,
             }
             promises! {
                 $backend, queue:

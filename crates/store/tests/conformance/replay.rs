@@ -23,11 +23,11 @@ use store::{
     Selection, Store, StoreError,
 };
 
-fn dead() -> DeliveryFilter {
+pub(crate) fn dead() -> DeliveryFilter {
     DeliveryFilter { statuses: vec![Status::DeadLetter], ..DeliveryFilter::default() }
 }
 
-fn new(account: &Account, selection: Selection, created_at: Timestamp) -> NewReplay {
+pub(crate) fn new(account: &Account, selection: Selection, created_at: Timestamp) -> NewReplay {
     NewReplay {
         id: ReplayId::at(created_at, chance()),
         account_id: account.id,
@@ -46,7 +46,7 @@ fn key(name: u8, body: u8) -> ReplayKey {
     ReplayKey { hash: [name; 32], body_hash: [body; 32] }
 }
 
-async fn begin(world: &World, new: &NewReplay) -> Replay {
+pub(crate) async fn begin(world: &World, new: &NewReplay) -> Replay {
     match world.store.create_replay(new, &audit_entry()).await.expect("a replay") {
         CreatedReplay::New(replay) => replay,
         CreatedReplay::Known { .. } => panic!("it is new"),
@@ -169,6 +169,7 @@ pub(crate) async fn a_replay_reads_back_as_it_was_created(world: World) {
         id: by_filter.id,
         account_id: ground.account.id,
         filter: Some(filter),
+        resolved: None,
         rate: 30,
         matched: 7,
         matched_exact: true,
@@ -183,7 +184,7 @@ pub(crate) async fn a_replay_reads_back_as_it_was_created(world: World) {
     };
     assert_eq!(begin(&world, &by_filter).await, expected);
     assert_eq!(read(&world, &expected).await, expected);
-    let ids = Selection::Deliveries(vec![DeliveryId::at(at(1), 1)]);
+    let ids = Selection::Deliveries(vec![DeliveryId::at(at(1), 1)].into());
     let by_ids = begin(&world, &new(&ground.account, ids, at(11))).await;
     assert_eq!(by_ids.filter, None);
 
@@ -322,6 +323,7 @@ static ALL: Selection = Selection::Filter(DeliveryFilter {
     replay_ids: Vec::new(),
     since: None,
     until: None,
+    resolved: None,
 });
 
 pub(crate) async fn originals_are_filtered(world: World) {
@@ -417,15 +419,15 @@ pub(crate) async fn a_survey_counts_by_destination_and_says_whether_that_is_all(
     assert_eq!((none.matched, none.exact, none.by_destination.len()), (0, true, 0));
     ids.push(waits);
     ids.sort();
-    let given = survey(Selection::Deliveries(ids.clone()), 1).await;
+    let given = survey(Selection::Deliveries(ids.clone().into()), 1).await;
     assert_eq!((given.matched, given.exact, given.unknown), (6, true, vec![]));
     let unknown = [DeliveryId::MIN, DeliveryId::at(at(9), chance())];
     ids.extend(unknown);
     ids.sort();
-    assert_eq!(survey(Selection::Deliveries(ids.clone()), 10).await.unknown, unknown);
+    assert_eq!(survey(Selection::Deliveries(ids.clone().into()), 10).await.unknown, unknown);
     let stranger = world.account().await.id;
     let foreign =
-        world.store.survey(stranger, &Selection::Deliveries(ids.clone()), at(20), 10).await.unwrap();
+        world.store.survey(stranger, &Selection::Deliveries(ids.clone().into()), at(20), 10).await.unwrap();
     assert_eq!((foreign.matched, foreign.unknown), (0, ids));
 }
 
@@ -441,7 +443,7 @@ pub(crate) async fn ids_that_were_given_are_replayed_if_they_have_ended(world: W
     ids.remove(1);
     ids.extend([good.id, waits.id, foreign]);
     ids.sort();
-    let replay = begin(&world, &new(&ground.account, Selection::Deliveries(ids), at(10))).await;
+    let replay = begin(&world, &new(&ground.account, Selection::Deliveries(ids.into()), at(10))).await;
     assert_eq!(finish(&world, &replay, 2).await, expected);
     let told = read(&world, &replay).await;
     assert_eq!((told.status, told.created, told.skipped), (ReplayStatus::Completed, 4, 2));
@@ -665,7 +667,7 @@ pub(crate) async fn a_replay_of_one_is_made_at_once(world: World) {
             ordering_key: None,
             numbering: Some(Numbering::None),
         };
-        let selection = Selection::Deliveries(vec![of.id]);
+        let selection = Selection::Deliveries(vec![of.id].into());
         let new = new(&ground.account, selection, now);
         NewReplay { matched: 1, key: Some(key(1, 1)), at_once: Some(again(&original, now)), ..new }
     };

@@ -13,7 +13,8 @@ use domain::{
 use std::{collections::BTreeSet, time::Duration};
 use store::{
     Chore, Committed, CreatedReplay, DeliveryFilter, EventFilter, EventWalk, FIRST_REPLAY, FactWalk,
-    NewDelivery, NewReplay, ReplayKey, ReplayStatus, ReplaySwitch, ReplayWalk, Replayed, Selection, Term,
+    GroupFilter, NewDelivery, NewReplay, ReplayKey, ReplayStatus, ReplaySwitch, ReplayWalk, Replayed,
+    Selection, Term,
 };
 
 const LEASE: Duration = Duration::from_secs(10);
@@ -79,7 +80,11 @@ pub(crate) async fn dead_letters_that_go_are_no_longer_counted(world: World) {
     let untried = world.delivery(&ground, at(5)).await;
     world.move_on(ended_without(&untried, at(6), Ending::DeadLetter(DeadReason::Expired))).await;
     let groups = async || {
-        let found = world.store.dead_letter_groups(ground.account.id, None, 10).await.unwrap();
+        let found = world
+            .store
+            .dead_letter_groups(ground.account.id, GroupFilter::default(), None, 10)
+            .await
+            .unwrap();
         found.iter().map(|it| (it.key.reason, it.count, it.oldest, it.newest)).collect::<Vec<_>>()
     };
     let expired = (DeadReason::Expired, 1, untried.id, untried.id);
@@ -397,7 +402,7 @@ async fn replay_of(
     let id = DeliveryId::at(now, chance());
     let delivery = NewDelivery::unordered(id, original.route_id, original.destination_id, now);
     let replayed = Replayed { origin: original.id, event_id: original.event_id, delivery };
-    let selection = Selection::Deliveries(vec![original.id]);
+    let selection = Selection::Deliveries(vec![original.id].into());
     let new = NewReplay { key, at_once: Some(replayed), ..new_replay(ground, selection, now) };
     let replay = begin_replay(world, &new).await;
     let made = world.lane(original.destination_id).await.into_iter().find(|row| row.id == id);
@@ -405,7 +410,7 @@ async fn replay_of(
 }
 
 /// All that may go of an account.
-async fn prune(world: &World, ground: &Ground, before: Timestamp) {
+pub(crate) async fn prune(world: &World, ground: &Ground, before: Timestamp) {
     let term = term(world).await;
     let mut walk = walk(ground, before, 100, 1_000);
     while let Some(next) = world.store.prune_events(term, walk).await.unwrap().expect("the term stands").next

@@ -124,6 +124,11 @@ impl Player {
             }),
             since: self.chance(15).then(|| self.moment()),
             until: self.chance(15).then(|| self.moment()),
+            resolved: self.resolved(),
         }
+    }
+
+    pub(super) fn resolved(&mut self) -> Option<bool> {
+        self.chance(30).then(|| self.chance(50))
     }
 }

@@ -16,9 +16,9 @@ use domain::{
 };
 use std::fmt::Debug;
 use store::{
-    Chore, DeliveryFilter, DueDelivery, EventFilter, EventWalk, FactWalk, NewDelivery, NewEvent, NewReplay,
-    Original, OriginalWalk, Originals, Page, ReplayChunk, ReplayHold, ReplaySwitch, Replayed, Selection,
-    Settlement, Store, StoreError, Window,
+    Chore, DeliveryFilter, Dismissal, DueDelivery, EventFilter, EventWalk, FactWalk, GroupFilter,
+    NewDelivery, NewEvent, NewReplay, Original, OriginalWalk, Originals, Page, ReplayChunk, ReplayHold,
+    ReplaySwitch, Replayed, Selection, Settlement, Store, StoreError, Window,
 };
 
 #[derive(Debug, Clone)]
@@ -73,7 +73,8 @@ pub(crate) enum Operation {
     Delivery(AccountId, DeliveryId),
     AttemptsOfDelivery(AccountId, DeliveryId, usize),
     AttemptsOfDestination(AccountId, DestinationId, usize),
-    DeadLetterGroups(AccountId, usize),
+    DeadLetterGroups(AccountId, GroupFilter, usize),
+    Dismiss(Dismissal),
 
     CreateReplay(NewReplay),
     SwitchReplay(AccountId, ReplayId, ReplaySwitch, Timestamp),
@@ -174,7 +175,10 @@ impl Operation {
             Self::AttemptsOfDestination(account, id, limit) => {
                 tell(attempts(store, account, id, limit).await)
             }
-            Self::DeadLetterGroups(account, limit) => tell(groups(store, account, limit).await),
+            Self::DeadLetterGroups(account, filter, limit) => {
+                tell(groups(store, account, filter, limit).await)
+            }
+            Self::Dismiss(dismissal) => tell(store.dismiss(&dismissal, &audit_entry()).await),
 
             Self::CreateReplay(new) => tell(store.create_replay(&new, &audit_entry()).await),
             Self::SwitchReplay(account, id, to, now) => {
@@ -252,10 +256,15 @@ async fn deliveries(
     }
 }
 
-async fn groups(store: &dyn Store, account: AccountId, limit: usize) -> Result<Vec<impl Debug>, StoreError> {
+async fn groups(
+    store: &dyn Store,
+    account: AccountId,
+    filter: GroupFilter,
+    limit: usize,
+) -> Result<Vec<impl Debug>, StoreError> {
     let (mut found, mut after) = (Vec::new(), None);
     loop {
-        let page = store.dead_letter_groups(account, after, limit).await?;
+        let page = store.dead_letter_groups(account, filter, after, limit).await?;
         let Some(last) = page.last() else { return Ok(found) };
         after = Some(last.key);
         found.extend(page);

@@ -28,8 +28,9 @@ use domain::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::{collections::BTreeMap, time::Duration};
 use store::{
-    Consequence, DeliveryFilter, DueDelivery, EventFilter, Fact, IdempotencyKey, NewDelivery, NewEvent,
-    NewReplay, Page, PreparedEvent, ReplayKey, ReplaySwitch, Selection, Settlement, Store, Window,
+    Consequence, DeliveryFilter, Dismissal, DueDelivery, EventFilter, Fact, GroupFilter, IdempotencyKey,
+    NewDelivery, NewEvent, NewReplay, Page, PreparedEvent, ReplayKey, ReplaySwitch, SelectedDeliveries,
+    Selection, Settlement, Store, Window,
 };
 
 const ACCOUNTS: usize = 2;
@@ -101,7 +102,8 @@ impl Player {
             0..20 => self.configure(seen).await,
             20..45 => self.ingest(seen).await,
             45..69 => self.work(seen).await,
-            69..75 => self.replay(),
+            69..74 => self.replay(),
+            74 => self.dismiss(),
             _ => self.read(seen).await,
         }
     }
@@ -122,7 +124,7 @@ impl Player {
                 Operation::Routes(account, first(EVERYTHING)),
                 Operation::Events(account, EventFilter::default(), 7),
                 Operation::Deliveries(account, DeliveryFilter::default(), 7),
-                Operation::DeadLetterGroups(account, 2),
+                Operation::DeadLetterGroups(account, GroupFilter::default(), 2),
                 Operation::Replays(account, EVERYTHING),
             ]);
             let attempts = |id: &DestinationId| Operation::AttemptsOfDestination(account, *id, 7);
@@ -441,6 +443,28 @@ impl Player {
         }
     }
 
+    /// Whatever it is, and whosever.
+    fn dismiss(&mut self) -> Operation {
+        let mut delivery_ids: Vec<_> =
+            (0..self.dice.random_range(0..12)).map(|_| self.delivery_id()).collect();
+        delivery_ids.sort();
+        delivery_ids.dedup();
+        Operation::Dismiss(Dismissal {
+            account_id: self.account(),
+            delivery_ids,
+            key_id: ApiKeyId::at(self.now, 1),
+            note: self.chance(50).then(|| "enough".into()),
+            at: self.now,
+        })
+    }
+
+    fn group_filter(&mut self) -> GroupFilter {
+        GroupFilter {
+            destination_id: self.chance(30).then(|| self.destination_id()),
+            since: self.chance(30).then(|| self.moment()),
+        }
+    }
+
     fn selection(&mut self) -> Selection {
         if self.chance(70) {
             return Selection::Filter(self.delivery_filter());
@@ -448,7 +472,8 @@ impl Player {
         let mut ids: Vec<_> = (0..self.dice.random_range(0..8)).map(|_| self.delivery_id()).collect();
         ids.sort();
         ids.dedup();
-        Selection::Deliveries(ids)
+        let resolved = self.resolved();
+        Selection::Deliveries(SelectedDeliveries { ids, resolved })
     }
 
     fn settlement(&mut self, mut delivery: Delivery) -> Settlement {
@@ -506,7 +531,7 @@ impl Player {
         let account = self.account();
         let limit = self.dice.random_range(1..6);
         match self.dice.random_range(0..19) {
-            16 => Operation::DeadLetterGroups(account, limit),
+            16 => Operation::DeadLetterGroups(account, self.group_filter(), limit),
             17 => Operation::Replays(account, limit),
             18 => Operation::Survey(account, self.selection(), self.moment()),
             0..3 => Operation::Events(account, self.event_filter(), limit),

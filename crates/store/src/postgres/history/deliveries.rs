@@ -8,10 +8,13 @@ use super::{
     },
     bounds, expressions, listed, page_ends, some, uuids,
 };
-use crate::{DeliveryFilter, DeliveryRecord, DeliveryState, Listed, Page, StoreError};
+use crate::{
+    DeliveryFilter, DeliveryRecord, DeliveryState, Listed, Page, Resolution, ResolvedBy, StoreError,
+};
 use domain::{
     delivery::{Ending, Status},
     id::{AccountId, DeliveryId},
+    time::Timestamp,
 };
 use std::sync::LazyLock;
 
@@ -41,7 +44,8 @@ pub(super) async fn list(
         || !filter.source_ids.is_empty()
         || !filter.types.is_empty()
         || !filter.http_statuses.is_empty()
-        || !filter.replay_ids.is_empty();
+        || !filter.replay_ids.is_empty()
+        || filter.resolved.is_some();
     let (look_at, limit) = bounds(filters, page.limit);
     let http_statuses: Vec<i16> = filter.http_statuses.iter().map(|status| *status as i16).collect();
     let params = params![
@@ -56,7 +60,7 @@ pub(super) async fn list(
         source_ids: uuids(&filter.source_ids, |id| id.uuid()) => UUID_ARRAY,
         types: expressions(&filter.types) => TEXT_ARRAY, http_statuses: some(&http_statuses) => INT2_ARRAY,
         replay_ids: uuids(&filter.replay_ids, |id| id.uuid()) => UUID_ARRAY,
-        dead_letters_alone: dead_letters_alone(filter) => BOOL,
+        dead_letters_alone: dead_letters_alone(filter) => BOOL, resolved: filter.resolved => BOOL,
     ];
     let of_replay = filter.event_ids.is_empty() && filter.replay_ids.len() == 1;
     let read = match of_replay {
@@ -114,6 +118,13 @@ pub(in super::super) fn dead_letters_alone(filter: &DeliveryFilter) -> bool {
     !filter.statuses.is_empty() && filter.statuses.iter().all(|status| *status == Status::DeadLetter)
 }
 
+/// None: it is not settled.
+fn resolution(cells: &mut Cells<'_, '_>) -> Result<Option<Resolution>, Unreadable> {
+    let at: Option<Timestamp> = cells.get("resolved_at")?;
+    let by = ResolvedBy::read(cells.get("delivered_by")?, cells.get("dismissed_by")?, cells.get("note")?);
+    Ok(at.zip(by).map(|(at, by)| Resolution { at, by }))
+}
+
 /// What waits has a place and times, what has ended has an ending.
 fn record(cells: &mut Cells<'_, '_>) -> Result<DeliveryRecord, Unreadable> {
     let id: DeliveryId = cells.get("delivery_id")?;
@@ -146,5 +157,6 @@ fn record(cells: &mut Cells<'_, '_>) -> Result<DeliveryRecord, Unreadable> {
         sequence: cells.get("sequence")?,
         created_at,
         state,
+        resolution: resolution(cells)?,
     })
 }

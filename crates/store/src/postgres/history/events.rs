@@ -36,7 +36,8 @@ pub(in super::super) static FANOUT_COUNTS: LazyLock<Planned> = LazyLock::new(|| 
         sql: sql_file!("fanout_counts"),
         kept: false,
         settings: "set enable_seqscan = off set enable_bitmapscan = off",
-        gives: "waiting bigint, delivered bigint, dead_letter bigint, cancelled bigint, last_at bigint",
+        gives: "waiting bigint, delivered bigint, dead_letter bigint, dismissed bigint, cancelled bigint, \
+                last_at bigint",
     };
     let params = params![
         event_ids: Vec::<Uuid>::new() => UUID_ARRAY, from_delivery_id: Uuid::nil() => UUID,
@@ -227,6 +228,7 @@ impl CountedFanout {
             waiting: cells.get::<u64>("waiting")? as u32,
             delivered: cells.get::<u64>("delivered")? as u32,
             dead_letter: cells.get::<u64>("dead_letter")? as u32,
+            dismissed: cells.get::<u64>("dismissed")? as u32,
             cancelled: cells.get::<u64>("cancelled")? as u32,
             ..FanoutCounts::default()
         };

@@ -34,8 +34,8 @@ pub(super) async fn survey(
     limit: usize,
 ) -> Result<Survey, StoreError> {
     let (rows, exact, unknown) = match selection {
-        Selection::Deliveries(ids) => {
-            let ids: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
+        Selection::Deliveries(given) => {
+            let ids: Vec<Uuid> = given.ids.iter().map(|id| id.uuid()).collect();
             let params = params![account_id: account.uuid() => UUID, delivery_ids: ids => UUID_ARRAY];
             let rows = connection.read(&SURVEY_GIVEN, params).await?;
             let unknown: Vec<Option<Vec<Uuid>>> = rows.column("unknown")?;
@@ -102,6 +102,7 @@ async fn given(connection: &Connection, walk: &OriginalWalk) -> Result<Originals
     let params = params![
         account_id: replay.account_id.uuid() => UUID, delivery_ids: ids => UUID_ARRAY,
         ended_by: as_of.ended_by.micros() => INT8, below_delivery_id: as_of.below.uuid() => UUID,
+        resolved: replay.resolved => BOOL,
     ];
     let read = connection.read(&ORIGINALS_GIVEN, params).await?;
     let missing = (ids.len() - read.len()) as u32;
@@ -148,7 +149,7 @@ impl OriginalScan<'_> {
             types: expressions(&filter.types) => TEXT_ARRAY, http_statuses: some(&http_statuses) => INT2_ARRAY,
             replay_ids: uuids(&filter.replay_ids, |id| id.uuid()) => UUID_ARRAY,
             ended_by: self.as_of.ended_by.micros() => INT8,
-            except_replay_id: self.except.map(|id| id.uuid()) => UUID,
+            except_replay_id: self.except.map(|id| id.uuid()) => UUID, resolved: filter.resolved => BOOL,
         ];
         let params = if self.limit.is_some() { params } else { params.without(&["limit"]) };
         Ok(connection.read(statement, params).await?)

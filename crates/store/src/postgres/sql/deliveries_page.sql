@@ -20,6 +20,8 @@ page as (
       and (:types::text[] is null or e.type ~ any(:types))
       and (:http_statuses::smallint[] is null or s.last_http_status = any(:http_statuses))
       and (:replay_ids::uuid[] is null or s.replay_id = any(:replay_ids))
+      and (:resolved::boolean is null
+           or :resolved = exists (select from settled_dead_letters r where r.delivery_id = s.delivery_id))
     order by s.place
     limit :limit
 )
@@ -28,7 +30,9 @@ select (select looked.delivery_id from looked order by looked.place desc limit 1
        page.shard, page.delivery_id, page.account_id, page.event_id, page.destination_id, page.route_id,
        page.replay_id, page.origin, page.track, page.rank, page.due_at, page.attempts, page.spent, page.tls_errors,
        page.last_outcome, page.last_http_status, page.created_at, page.available_at, page.payload_bytes,
-       page.sequence, page.ending, page.reason, page.ended_at, page.event_type, page.source_id, page.ordering_key
+       page.sequence, page.ending, page.reason, page.ended_at, page.event_type, page.source_id, page.ordering_key,
+       r.resolved_at, r.delivered_by, r.dismissed_by, r.note
 from (select) always
 left join page on true
+left join settled_dead_letters r on r.delivery_id = page.delivery_id and page.ending = 'dead_letter'
 order by page.place

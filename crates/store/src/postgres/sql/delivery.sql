@@ -1,5 +1,5 @@
 -- Waiting or ended, never both and never neither in one snapshot.
-select d.*, e.type as event_type, e.source_id, e.ordering_key
+select d.*, e.type as event_type, e.source_id, e.ordering_key, r.resolved_at, r.delivered_by, r.dismissed_by, r.note
 from (
     select q.shard, q.delivery_id, q.account_id, q.event_id, q.destination_id, q.route_id, q.replay_id, q.origin,
            q.track, q.rank, q.due_at, q.attempts, q.spent, q.tls_errors, q.last_outcome, q.last_http_status,
@@ -20,3 +20,4 @@ left join lateral (
     where events.id = d.event_id
     limit 1
 ) e on true
+left join settled_dead_letters r on r.delivery_id = d.delivery_id and d.ending = 'dead_letter'

@@ -37,4 +37,6 @@ page as (
       and (:replay_ids::uuid[] is null or s.replay_id = any(:replay_ids))
       and s.ended_at <= :ended_by
       and (:except_replay_id::uuid is null or s.replay_id is distinct from :except_replay_id)
+      and (:resolved::boolean is null
+           or :resolved = exists (select from settled_dead_letters r where r.delivery_id = s.delivery_id))
 )

@@ -5,6 +5,8 @@ cross join lateral (
     from attempts a
     where a.account_id = :account_id and a.delivery_id = given.id and a.ending is not null and a.ended_at <= :ended_by
       and a.delivery_id < :below_delivery_id
+      and (:resolved::boolean is null
+           or :resolved = exists (select from settled_dead_letters s where s.delivery_id = a.delivery_id))
     limit 1
 ) p
 left join lateral (

@@ -6,6 +6,7 @@ use crate::{
     postgres::{
         audit,
         catalog::DESTINATION_RECORDS,
+        dead_letters::RESOLVE_CHAINS,
         expand::{NUMBERINGS_OF, ROUTES_AFTER},
         history::FANOUT_COUNTS,
         ingest::{COMMIT, COMMIT_PLAIN, COMMIT_TAGGED},
@@ -173,6 +174,14 @@ async fn what_waits_for_a_destination_is_counted_up_to_a_limit() {
 async fn fan_outs_are_counted_by_event() {
     for_all_ages(&FANOUT_COUNTS, |age, plan| {
         check(plan, age, &["Index Scan using queue_by_event"], &["Seq Scan", "Bitmap"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_chain_is_found_by_its_event() {
+    for_all_ages(&RESOLVE_CHAINS, |age, plan| {
+        check(plan, age, &["event_id = c"], &["Seq Scan", "Hash Join", "Merge Join"]);
     })
     .await;
 }

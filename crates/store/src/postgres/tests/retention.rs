@@ -2,7 +2,8 @@
 
 use super::{Ground, World, delivered};
 use crate::{
-    Chore, Chores as _, EventWalk, FactWalk, History as _, NewEvent, PreparedEvent, Retention as _, Term,
+    Chore, Chores as _, DeadLetters as _, Dismissal, EventWalk, FactWalk, GroupFilter, NewEvent,
+    PreparedEvent, Retention as _, Term,
     postgres::{
         partitions::Day,
         retention::{
@@ -18,6 +19,7 @@ use domain::{
     event::Event,
     id::{DeliveryId, EventId},
     limits,
+    testing::audit_entry,
     time::Timestamp,
 };
 use std::time::Duration;
@@ -55,12 +57,29 @@ async fn a_day_that_is_dropped_takes_its_counts_along() {
                 || '{\"ending\": \"dead_letter\", \"reason\": \"exhausted\"}')).* from gone";
     world.client.batch_execute(dead).await.expect("they are dead letters");
     let counted = async || {
-        let groups = world.store.dead_letter_groups(ground.account_id, None, 10).await.expect("groups");
+        let groups = world
+            .store
+            .dead_letter_groups(ground.account_id, GroupFilter::default(), None, 10)
+            .await
+            .expect("groups");
         groups.iter().map(|group| group.count).collect::<Vec<_>>()
     };
     assert_eq!(counted().await, [5]);
+    // What was settled goes too, though not with its table.
+    let all =
+        world.client.query("select delivery_id from attempts order by delivery_id", &[]).await.expect("ids");
+    let ids: Vec<_> = all.iter().map(|row| DeliveryId::from_uuid(row.get(0))).collect();
+    let dismissal = Dismissal {
+        account_id: ground.account_id,
+        delivery_ids: vec![ids[0], ids[2], ids[3]],
+        key_id: domain::id::ApiKeyId::MIN,
+        note: None,
+        at: world.now,
+    };
+    assert_eq!(world.store.dismiss(&dismissal, &audit_entry()).await.expect("a dismissal"), 3);
+    assert_eq!((counted().await, world.count("settled_dead_letters").await), (vec![2], 3));
     world.prune_days(world.now.minus(8 * DAY)).await;
-    assert_eq!(counted().await, [2]);
+    assert_eq!((counted().await, world.count("settled_dead_letters").await), (vec![1], 1));
     world.clean_up().await;
 }
 

@@ -9,7 +9,9 @@ use super::{
     },
     filter, listed,
 };
-use crate::{DeliveryFilter, DeliveryRecord, DeliveryState, Listed, Page, StoreError};
+use crate::{
+    DeliveryFilter, DeliveryRecord, DeliveryState, Listed, Page, Resolution, ResolvedBy, StoreError,
+};
 use domain::{
     delivery::Status,
     id::{AccountId, DeliveryId, ReplayId},
@@ -25,7 +27,7 @@ pub(in super::super) struct DeliveryWalk {
 }
 
 /// What such a statement is asked with: whose index, its range, and the filter.
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "whose",
     "before",
     "from",
@@ -42,6 +44,7 @@ const NAMES: [&str; 16] = [
     "types",
     "ended_by",
     "not_of_replay",
+    "resolved",
 ];
 
 impl DeliveryWalk {
@@ -275,6 +278,7 @@ struct DeliveryQuery {
     /// Not what ended later, and nothing that this replay has made.
     ended_by: Option<Timestamp>,
     not_of_replay: Option<ReplayId>,
+    resolved: Option<bool>,
 }
 
 impl DeliveryQuery {
@@ -295,6 +299,7 @@ impl DeliveryQuery {
             types: filter::patterns(&filter.types),
             ended_by: None,
             not_of_replay: None,
+            resolved: filter.resolved,
         }
     }
 
@@ -322,6 +327,7 @@ impl DeliveryQuery {
             self.types.value(),
             self.ended_by.value(),
             self.not_of_replay.value(),
+            self.resolved.value(),
         ];
         Bound::new(walk.sql, &walk.order, values).rows(statement)
     }
@@ -447,6 +453,7 @@ fn waiting_record(columns: &mut Columns<'_>) -> Result<DeliveryRecord, Trouble> 
         sequence: delivery.sequence,
         created_at: delivery.created_at,
         state: DeliveryState::Waiting(Box::new(delivery)),
+        resolution: None,
     })
 }
 
@@ -470,5 +477,13 @@ fn ended_record(columns: &mut Columns<'_>) -> Result<DeliveryRecord, Trouble> {
         sequence: columns.get()?,
         created_at: id.made_at(),
         state: DeliveryState::Ended { ending: columns.ending()?, at: columns.time()? },
+        resolution: resolution(columns)?,
     })
+}
+
+/// None: it is not settled.
+fn resolution(columns: &mut Columns<'_>) -> Result<Option<Resolution>, Trouble> {
+    let at = columns.optional_time()?;
+    let by = ResolvedBy::read(columns.optional_id()?, columns.optional_id()?, columns.get()?);
+    Ok(at.zip(by).map(|(at, by)| Resolution { at, by }))
 }

@@ -267,6 +267,7 @@ fn fanout(
         match ending {
             "delivered" => counts.delivered = count,
             "dead_letter" => counts.dead_letter = count,
+            "dismissed" => counts.dismissed = count,
             _ => counts.cancelled = count,
         }
         last = last.max(Some(columns.time()?));

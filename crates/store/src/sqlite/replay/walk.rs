@@ -7,7 +7,8 @@ use super::super::{
     statement::{bound, sql},
 };
 use crate::{
-    DeliveryRecord, DeliveryState, Original, OriginalWalk, Originals, Selection, Survey, replay::AsOf,
+    DeliveryRecord, DeliveryState, OpenReplay, Original, OriginalWalk, Originals, Selection, Survey,
+    replay::AsOf,
 };
 use domain::{
     id::{AccountId, DeliveryId, DestinationId, ReplayId},
@@ -31,8 +32,8 @@ pub(super) fn survey(
     let mut survey = Survey { exact: true, ..Survey::default() };
     let mut by_destination = BTreeMap::<DestinationId, u64>::new();
     match selection {
-        Selection::Deliveries(ids) => {
-            for id in ids {
+        Selection::Deliveries(given) => {
+            for id in &given.ids {
                 let destination = bound!(SURVEY_GIVEN, account_id: account, delivery_id: id)
                     .first(connection, |columns| Ok(columns.id()?))?;
                 match destination {
@@ -92,7 +93,7 @@ fn given(connection: &Connection, walk: &OriginalWalk) -> Result<Originals, Trou
     let mut found = Originals::default();
     for id in ids.iter().take(*limit) {
         match history::ended(connection, replay.account_id, *id)? {
-            Some(record) if covers(as_of, &record) => {
+            Some(record) if covers(as_of, &record) && as_asked(replay, &record) => {
                 found.rows.push(original(connection, record)?);
             }
             _ => found.missing += 1,
@@ -117,6 +118,11 @@ fn ids_after(
 
 fn covers(as_of: AsOf, record: &DeliveryRecord) -> bool {
     matches!(record.state, DeliveryState::Ended { at, .. } if as_of.covers(record.id, at))
+}
+
+/// Settled or not, as was asked for.
+fn as_asked(replay: &OpenReplay, record: &DeliveryRecord) -> bool {
+    replay.resolved.is_none_or(|resolved| resolved == record.resolution.is_some())
 }
 
 fn original(connection: &Connection, record: DeliveryRecord) -> Result<Original, Trouble> {

@@ -26,6 +26,8 @@ case
     and (looked_at.replay_id in (select unhex(value) from json_each(:replay_ids))) is not true then 0
   when looked_at.ended_at > :ended_by then 0
   when looked_at.replay_id = :not_of_replay then 0
+  when :resolved is not null
+    and :resolved <> exists (select 1 from settled_dead_letters s where s.delivery_id = looked_at.delivery_id) then 0
   when :types is not null and not exists (
     select 1
     from (select length(looked_at.event_type) - length(replace(looked_at.event_type, '.', '')) as stops)

@@ -1,7 +1,7 @@
 //! Every statement on the hot path walks its key, also in a database that was never analysed.
 
 use super::{
-    super::{audit, catalog, history, idempotency, order, queue, settle},
+    super::{audit, catalog, dead_letters, history, idempotency, order, queue, settle},
     Fixture,
 };
 
@@ -167,12 +167,16 @@ async fn a_replay_walks_the_same_indexes_upwards() {
 #[tokio::test]
 async fn groups_of_dead_letters_are_read_by_key() {
     let groups = "SEARCH dead_letter_counts USING PRIMARY KEY (account_id=? AND \
-                  (destination_id,reason,http_status)>(?,?,?))";
-    check(history::DEAD_LETTER_GROUPS, groups).await;
-    let index = "SEARCH attempts USING COVERING INDEX attempts_dead_letter_group \
-                 (account_id=? AND destination_id=? AND reason=? AND http_status=?)";
-    for statement in [history::OLDEST, history::NEWEST] {
-        check(statement, index).await;
+                  (destination_id,reason,http_status,outcome)>(?,?,?,?))";
+    check(dead_letters::DEAD_LETTER_GROUPS, groups).await;
+}
+
+#[tokio::test]
+async fn a_chain_is_found_by_its_event() {
+    for statement in [dead_letters::RESOLVE_CHAIN, dead_letters::RESOLVE_LATE] {
+        let plan = plan(statement).await;
+        assert!(plan.contains("attempts_ending_event (event_id=?"), "{plan}");
+        assert!(!plan.contains("SCAN attempts"), "{plan}");
     }
 }
 

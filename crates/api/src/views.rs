@@ -12,6 +12,7 @@ mod node;
 mod replay;
 mod route;
 mod source;
+mod series;
 mod stats;
 mod stream;
 
@@ -27,5 +28,6 @@ pub(crate) use node::node;
 pub(crate) use replay::{dead_letter_group, replay, replay_estimate};
 pub(crate) use route::{route, route_preview};
 pub(crate) use source::{source, source_tag};
+pub(crate) use series::{SeriesPieces, series};
 pub(crate) use stats::{destination_stats, fanout_stats, stats};
 pub(crate) use stream::{delivery_change, destination_change};

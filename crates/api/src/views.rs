@@ -11,8 +11,8 @@ mod event;
 mod node;
 mod replay;
 mod route;
-mod source;
 mod series;
+mod source;
 mod stats;
 mod stream;
 
@@ -27,7 +27,7 @@ pub(crate) use event::{event, event_detail};
 pub(crate) use node::node;
 pub(crate) use replay::{dead_letter_group, replay, replay_estimate};
 pub(crate) use route::{route, route_preview};
-pub(crate) use source::{source, source_tag};
 pub(crate) use series::{SeriesPieces, series};
+pub(crate) use source::{source, source_tag};
 pub(crate) use stats::{destination_stats, fanout_stats, stats};
 pub(crate) use stream::{delivery_change, destination_change};

@@ -53,5 +53,8 @@ pub use route::{NewRoute, PreviewInput, PreviewView, RoutePreviewView, RouteView
 pub use source::{
     IngestUrlView, NewSource, SourceTag, SourceView, VerificationInput, VerificationKind, VerificationView,
 };
-pub use stats::{DailyView, DestinationStatsView, FanoutStatsView, PointView, QuantilesView, SeriesBy, SeriesLatencyView, SeriesPointView, SeriesQuery, SeriesView, StatsQuery, StatsView, StatusCountView, TotalsView};
+pub use stats::{
+    DailyView, DestinationStatsView, FanoutStatsView, PointView, QuantilesView, SeriesBy, SeriesLatencyView,
+    SeriesPointView, SeriesQuery, SeriesView, StatsQuery, StatsView, StatusCountView, TotalsView,
+};
 pub use stream::{AttemptSummaryView, DeliveryChangeView, DestinationChangeView, StreamKind, StreamQuery};

@@ -70,8 +70,10 @@ impl LaneSampler {
         samples: &[LaneSample],
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let noted = samples.iter().filter(|sample| minutes.has(sample.account_id, sample.destination_id, now));
-        let (here, elsewhere): (Vec<&LaneSample>, Vec<_>) = noted.partition(|sample| sample.waiting.is_some());
+        let noted =
+            samples.iter().filter(|sample| minutes.has(sample.account_id, sample.destination_id, now));
+        let (here, elsewhere): (Vec<&LaneSample>, Vec<_>) =
+            noted.partition(|sample| sample.waiting.is_some());
         for sample in here {
             minutes.waits(sample.account_id, Some(sample.destination_id), sample.waiting.unwrap_or(0), now);
         }

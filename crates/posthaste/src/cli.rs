@@ -2,8 +2,9 @@
 
 use crate::{
     commands::{
-        audit::AuditArgs, backup::BackupArgs, config::ConfigArgs, demo::DemoArgs, doctor::DoctorArgs, health::HealthArgs,
-        keys::KeysArgs, listen::ListenArgs, send::SendArgs, serve::ServeArgs, tail::TailArgs,
+        audit::AuditArgs, backup::BackupArgs, config::ConfigArgs, demo::DemoArgs, doctor::DoctorArgs,
+        health::HealthArgs, keys::KeysArgs, listen::ListenArgs, send::SendArgs, serve::ServeArgs,
+        tail::TailArgs,
     },
     config::{Config, ConfigError, Dev, Layers, Sayings, SettingFlags, check_variables},
 };

@@ -21,8 +21,8 @@ use domain::{
 };
 use std::{sync::Arc, time::Duration};
 use store::{
-    Catalog as _, Chore, Committed, History as _, Ingest as _, LaneRollup, LaneRollups as _, NewEvent, PreparedEvent, RollupKind,
-    RollupMark, Rollups as _, Store, memory::MemoryStore,
+    Catalog as _, Chore, Committed, History as _, Ingest as _, LaneRollup, LaneRollups as _, NewEvent,
+    PreparedEvent, RollupKind, RollupMark, Rollups as _, Store, memory::MemoryStore,
 };
 use tokio::{task::JoinHandle, time::Instant};
 
@@ -249,7 +249,11 @@ impl World {
     }
 
     /// Busy, slots, denied and backlog of the spans there are.
-    async fn lanes(&self, destination: Option<DestinationId>, span: Span) -> Vec<(u64, u64, u64, Option<u64>)> {
+    async fn lanes(
+        &self,
+        destination: Option<DestinationId>,
+        span: Span,
+    ) -> Vec<(u64, u64, u64, Option<u64>)> {
         let from = NOON.minus(DAY);
         let rows = self.store.lane_rollups(self.account.id, destination, span, from, Timestamp::MAX).await;
         let told = |(_, doc): (Timestamp, String)| {
@@ -274,7 +278,11 @@ async fn minutes_of_lanes_become_hours_and_days_and_have_their_time() {
     let _chores = world.roll_up(1);
     tokio::time::sleep(HOUR).await;
     assert_eq!(world.lanes(destination, Span::Hour).await, [(31, 3, 3, Some(4))]);
-    assert_eq!(world.lanes(None, Span::Hour).await, [(31, 6, 3, Some(4))], "an account has the slots of both");
+    assert_eq!(
+        world.lanes(None, Span::Hour).await,
+        [(31, 6, 3, Some(4))],
+        "an account has the slots of both"
+    );
     assert_eq!(world.lanes(destination, Span::Minute).await.len(), 4);
     tokio::time::sleep(limits::ROLLUP_MINUTES_KEPT).await;
     assert_eq!(world.lanes(destination, Span::Minute).await, []);

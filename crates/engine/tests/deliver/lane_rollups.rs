@@ -16,8 +16,11 @@ const OFTEN: Duration = Duration::from_millis(50);
 /// All minutes of a destination, or of its account, together.
 async fn noted(bench: &Bench, destination: DestinationId, whole_account: bool) -> Option<LaneSums> {
     let of = (!whole_account).then_some(destination);
-    let rows =
-        bench.store.lane_rollups(bench.account, of, Span::Minute, Timestamp::MIN, Timestamp::MAX).await.unwrap();
+    let rows = bench
+        .store
+        .lane_rollups(bench.account, of, Span::Minute, Timestamp::MIN, Timestamp::MAX)
+        .await
+        .unwrap();
     let mut all: Option<LaneSums> = None;
     for (_, doc) in rows {
         all.get_or_insert_default().then(&LaneSums::read(&doc).unwrap());

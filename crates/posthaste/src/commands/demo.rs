@@ -122,7 +122,12 @@ async fn outage(healthy: receivers::Switch, replay: String, json: bool, stop: Ca
         tokio::time::sleep(OUTAGE_AFTER).await;
         healthy.set_down(true);
         let seconds = OUTAGE_LASTS.as_secs();
-        say("begins", format!("\nThe healthy receiver is down for {seconds} seconds: its deliveries become dead letters."));
+        say(
+            "begins",
+            format!(
+                "\nThe healthy receiver is down for {seconds} seconds: its deliveries become dead letters."
+            ),
+        );
         tokio::time::sleep(OUTAGE_LASTS).await;
         healthy.set_down(false);
         say("ends", format!("It is well again. Replay what it missed:\n{replay}"));

@@ -119,8 +119,7 @@ async fn a_listener_that_counts_says_429_until_its_window_ends() {
     let place = Place::new();
     let node = place.dev().await;
     let client = node.client();
-    let mut listener =
-        place.command(&["listen", "--port", "0", "--json", "--limit", "2", "--window", "3s"]);
+    let mut listener = place.command(&["listen", "--port", "0", "--json", "--limit", "2", "--window", "3s"]);
     let mut listener = listener.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(listener.stdout.take().unwrap()).lines();
     let mut next = async || -> Value {

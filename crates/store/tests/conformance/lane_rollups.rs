@@ -35,8 +35,7 @@ pub(crate) async fn each_owner_writes_its_own_minutes(world: World) {
     assert_eq!(read(None, 0, 600).await, [(at(0), "1".into())]);
     assert_eq!(read(of, 0, 600).await, [(at(0), "5".into()), (at(0), "4".into()), (at(60), "3".into())]);
     assert_eq!(read(of, 1, 60).await, []);
-    let foreign =
-        world.store.lane_rollups(other.account.id, of, Span::Minute, at(0), at(600)).await.unwrap();
+    let foreign = world.store.lane_rollups(other.account.id, of, Span::Minute, at(0), at(600)).await.unwrap();
     assert_eq!(foreign, []);
     let hours = world.store.lane_rollups(ground.account.id, of, Span::Hour, at(0), at(600)).await.unwrap();
     assert_eq!(hours, [], "another span");
@@ -88,9 +87,8 @@ pub(crate) async fn hours_of_lanes_are_written_over_and_pruned_by_who_has_the_ch
     let hours = [row(0, "1"), row(3_600, "2")];
     assert!(world.store.write_lane_rollups(mine, Span::Hour, &hours).await.unwrap());
     assert!(world.store.write_lane_rollups(mine, Span::Hour, &[row(0, "3")]).await.unwrap());
-    let read = async |span| {
-        world.store.lane_rollups(ground.account.id, None, span, at(0), at(9_000)).await.unwrap()
-    };
+    let read =
+        async |span| world.store.lane_rollups(ground.account.id, None, span, at(0), at(9_000)).await.unwrap();
     assert_eq!(read(Span::Hour).await, [(at(0), "3".into()), (at(3_600), "2".into())]);
     assert_eq!(read(Span::Day).await, []);
     assert_eq!(world.store.prune_lane_rollups(mine, Span::Hour, at(9_000), 1).await.unwrap(), Some(1));

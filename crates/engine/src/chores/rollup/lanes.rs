@@ -30,9 +30,15 @@ impl RollUp {
                 }
                 starts_at = starts_at.plus(part.length());
             }
-            let row = |((account_id, destination_id), sums): (&(AccountId, Option<DestinationId>), &LaneSums)| {
-                LaneRollup { account_id: *account_id, destination_id: *destination_id, starts_at: from, doc: sums.doc() }
-            };
+            let row =
+                |((account_id, destination_id), sums): (&(AccountId, Option<DestinationId>), &LaneSums)| {
+                    LaneRollup {
+                        account_id: *account_id,
+                        destination_id: *destination_id,
+                        starts_at: from,
+                        doc: sums.doc(),
+                    }
+                };
             let rows: Vec<LaneRollup> = sums.iter().map(row).collect();
             for chunk in rows.chunks(limits::ROLLUP_ROWS) {
                 let (term, began) = (self.chore_term.term().await?, Instant::now());

@@ -10,7 +10,8 @@ use std::{
 };
 
 const MARK: &str = "demo.toml";
-const TEXT: &str = "# The folder of `posthaste demo`. `posthaste demo --clean` removes it with everything in it.\n";
+const TEXT: &str =
+    "# The folder of `posthaste demo`. `posthaste demo --clean` removes it with everything in it.\n";
 
 /// Makes the folder, or takes one that an earlier demo made. Any other is somebody's, and refused.
 pub(super) fn claim(folder: &Path) -> Result<(), Failure> {

@@ -217,7 +217,7 @@ on_every_store! {
         let now = world.clock.now();
         let minute = Span::Minute.start_of(now);
         let back = |minutes: u32| minute.minus(Span::Minute.length() * minutes);
-        // Summed up for good, open, and just now.
+        // Summed up for good, and just now.
         for (place, starts_at, count) in [
             (None, back(5), 50),
             (Some(destination.as_str()), back(5), 40),
@@ -228,7 +228,7 @@ on_every_store! {
             sums.events = if place.is_none() { count } else { 0 };
             world.summed_up(place, RollupKind::Sums(Span::Minute), starts_at, json!(sums)).await;
         }
-        world.closed(RollupMark::Sums(Span::Minute), back(3)).await;
+        world.closed(RollupMark::Sums(Span::Minute), minute).await;
         world.ended(&destination, Outcome::Success, 200).await;
         world.ended(&destination, Outcome::Rejected, 404).await;
 
@@ -260,8 +260,16 @@ on_every_store! {
         open.note_attempts(Outcome::Success, Some(200), Duration::from_millis(112), 1);
         open.note_attempts(Outcome::Rejected, Some(404), Duration::from_millis(112), 1);
         world.summed_up(None, RollupKind::Sums(Span::Minute), last, json!(open)).await;
-        let points = world.points(&format!("/v1/stats/series?since={}", back(10))).await;
+        let path = format!("/v1/stats/series?since={}", back(10));
+        let points = world.points(&path).await;
         assert_eq!((&points[2]["attempts"], &points[2]["events"]), (&json!(2), &json!(2)));
+        // Of more than a request reads, what the open minutes have is told, and how old it is.
+        let added_up = world.clock.now();
+        world.closed(RollupMark::OpenAccounts, added_up).await;
+        world.many_events(limits::STATS_TAIL, added_up).await;
+        let series = world.get(&path).await.expect(200);
+        assert_eq!(series["points"][2]["events"], 2);
+        assert!(text(&series["as_of"]).parse::<Timestamp>().unwrap() <= world.clock.now());
     }
 
     async fn a_series_tells_slots_and_backlogs_as_all_owners_saw_them(world) {

@@ -267,6 +267,7 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn minutes_of_lanes_become_hours_and_days_and_have_their_time() {
     let world = World::new(90).await;
+    world.event().await;
     let destination = Some(DestinationId::at(NOON, 1));
     let hour = Span::Hour.start_of(NOON);
     let minute = |n: u32| hour.plus(Span::Minute.length() * n);

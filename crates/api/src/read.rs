@@ -7,6 +7,7 @@ mod deliveries;
 mod destinations;
 mod events;
 mod search;
+mod series;
 mod stats;
 
 pub use deliveries::{deliveries, delivery};
@@ -14,6 +15,7 @@ pub use destinations::{
     destination, destination_attempts, destination_holds, destination_secret, destinations,
 };
 pub use events::{event, event_payload, events};
+pub use series::{destination_series, series};
 pub use stats::{destination_stats, fanout_stats, stats};
 
 pub(crate) use destinations::{effective, show as show_destination, switched};

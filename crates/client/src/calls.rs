@@ -5,10 +5,7 @@ use bytes::Bytes;
 use contract::{
     Accepted, AccountView, ApiKeyInput, ApiKeyView, AttemptView, BatchAnswer, BatchResult,
     DeadLetterGroupView, DeliveryDetailView, DeliveryQuery, DeliveryView, DestinationStatsView,
-    DestinationView, DismissInput, DismissedView, EventDetailView, EventQuery, EventView, FanoutStatsView,
-    IngestUrlView, ListBody, NewAccount, NewApiKeyView, NewDestination, NewRoute, NewSource, NodeView,
-    Publish, ReplayEstimateView, ReplayInput, ReplayView, RouteView, SecretView, SourceView, StatsView,
-    TestEvent,
+    DestinationView, DismissInput, DismissedView, EventDetailView, EventQuery, EventView, FanoutStatsView, IngestUrlView, ListBody, NewAccount, NewApiKeyView, NewDestination, NewRoute, NewSource, NodeView, Publish, ReplayEstimateView, ReplayInput, ReplayView, RouteView, SecretView, SeriesView, SourceView, StatsView, TestEvent,
 };
 use domain::id::{AccountId, ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId};
 use http::{HeaderName, HeaderValue, Method};
@@ -116,6 +113,9 @@ calls! {
     stats() -> StatsView = get "/v1/stats";
     fanout_stats() -> FanoutStatsView = get "/v1/stats/fanout";
     destination_stats(id: DestinationId) -> DestinationStatsView = get "/v1/destinations/{id}/stats";
+    /// By the minute, the last hour.
+    stats_series() -> SeriesView = get "/v1/stats/series";
+    destination_stats_series(id: DestinationId) -> SeriesView = get "/v1/destinations/{id}/stats/series";
 
     /// The nodes that share the store.
     nodes() -> ListBody<NodeView> = get "/v1/nodes";

@@ -23,6 +23,7 @@ mod feed;
 mod gates;
 mod history;
 mod ingest;
+mod lane_rollups;
 mod lanes;
 mod membership;
 #[cfg(feature = "memory")]
@@ -76,6 +77,7 @@ pub use history::{
     History, Listed, SuccessRate,
 };
 pub use ingest::{Committed, IdempotencyKey, Ingest, NewDelivery, NewEvent};
+pub use lane_rollups::{LanePlace, LaneRollup, LaneRollups};
 pub use lanes::{LaneRow, PublishedLanes};
 pub use membership::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roster, RosterStamp, ShardRow};
 pub use open::{OpenError, OpenOptions, open};
@@ -111,6 +113,7 @@ pub trait Store:
     + Feed
     + Retention
     + Rollups
+    + LaneRollups
     + Backlogs
     + Membership
     + Chores
@@ -135,6 +138,7 @@ impl<T> Store for T where
         + Feed
         + Retention
         + Rollups
+        + LaneRollups
         + Backlogs
         + Membership
         + Chores

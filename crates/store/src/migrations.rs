@@ -41,6 +41,7 @@ migrations! {
     7 "backfills",
     8 "settled_dead_letters",
     9 "platform_keys",
+    12 "lane_rollups",
 }
 
 /// The version of the tables that this program works with.

@@ -5,7 +5,10 @@ use bytes::Bytes;
 use contract::{
     Accepted, AccountView, ApiKeyInput, ApiKeyView, AttemptView, BatchAnswer, BatchResult,
     DeadLetterGroupView, DeliveryDetailView, DeliveryQuery, DeliveryView, DestinationStatsView,
-    DestinationView, DismissInput, DismissedView, EventDetailView, EventQuery, EventView, FanoutStatsView, IngestUrlView, ListBody, NewAccount, NewApiKeyView, NewDestination, NewRoute, NewSource, NodeView, Publish, ReplayEstimateView, ReplayInput, ReplayView, RouteView, SecretView, SeriesView, SourceView, StatsView, TestEvent,
+    DestinationView, DismissInput, DismissedView, EventDetailView, EventQuery, EventView, FanoutStatsView,
+    IngestUrlView, ListBody, NewAccount, NewApiKeyView, NewDestination, NewRoute, NewSource, NodeView,
+    Publish, ReplayEstimateView, ReplayInput, ReplayView, RouteView, SecretView, SeriesView, SourceView,
+    StatsView, TestEvent,
 };
 use domain::id::{AccountId, ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId};
 use http::{HeaderName, HeaderValue, Method};

@@ -5,9 +5,9 @@ use super::DestinationRef;
 use super::{
     AccountKeyKind, AccountRef, AccountScope, Anything, AuthHeaders, AuthUsername, AuthValue, Base64,
     BasicAuthType, BearerAuthType, ContentType, DeliveryId, DismissalNote, EventId, EventType,
-    HeadersAuthType, IdempotencyKey, IngestKeyKind, IngestScope, Metadata, Name, NoAuthType,
-    OperatorKeyKind, OrderingKey, PlatformKeyKind, PreviewHeaders, Scope, SigningScheme, SigningSecret,
-    SourceRef, Tag, Timestamp,
+    HeadersAuthType, IdempotencyKey, IngestKeyKind, IngestScope, Metadata, Name, NoAuthType, OperatorKeyKind,
+    OrderingKey, PlatformKeyKind, PreviewHeaders, Scope, SigningScheme, SigningSecret, SourceRef, Tag,
+    Timestamp,
 };
 use crate::{BackfillEvents, BackfillMatch};
 use crate::{DeliveryQuery, ResolvedFilter};

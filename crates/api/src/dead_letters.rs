@@ -6,7 +6,8 @@ use crate::{
     auth::AccountCtx,
     deliveries::filter,
     error::ApiError,
-    json::BodyUpTo,
+    json::{self, BodyUpTo},
+    named,
     page::{CursorKey, List},
     page_params::PageParams,
     problems, read, replays,
@@ -25,6 +26,7 @@ use domain::{
     limits,
     outcome::{DeadReason, Outcome},
 };
+use serde_json::Value;
 use std::{fmt::Display, time::Duration};
 use store::{DeliveryFilter, Dismissal, GroupFilter, GroupKey, Page, Selection, StoreError};
 
@@ -68,9 +70,11 @@ pub(crate) async fn groups(
 pub(crate) async fn dismiss(
     State(app): State<App>,
     ctx: AccountCtx,
-    BodyUpTo(input): BodyUpTo<{ limits::REPLAY_BODY_BYTES }, DismissInput>,
+    BodyUpTo(mut body): BodyUpTo<{ limits::REPLAY_BODY_BYTES }, Value>,
 ) -> Result<Json<DismissedView>, ApiError> {
-    ctx.require(Scope::DeliveriesRetry)?;
+    let account = ctx.require(Scope::DeliveriesRetry)?;
+    named::resolve_filter(&app, Some(account), &mut body).await?;
+    let input: DismissInput = json::from_value(body)?;
     check(&input)?;
     let told = Told::default();
     let told = match &input.note {

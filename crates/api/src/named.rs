@@ -5,7 +5,7 @@
 //! that a key without the scope learns nothing of which uids there are.
 
 use crate::{app::App, error::ApiError, query::Parameters, validate::is_uid};
-use contract::{AuditQuery, DeliveryQuery, DestinationQuery, EventQuery, NameQuery, StreamQuery};
+use contract::{AuditQuery, DeadLetterGroupQuery, DeliveryQuery, DestinationQuery, EventQuery, NameQuery, StreamQuery};
 use domain::{
     id::{AccountId, ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId, TypedId},
     limits,
@@ -96,6 +96,17 @@ pub(crate) async fn resolve<T: Named>(
     }
 }
 
+/// The same for all that a filter of deliveries in a body may name.
+pub(crate) async fn resolve_filter(
+    app: &App,
+    account: Option<AccountId>,
+    body: &mut Value,
+) -> Result<(), ApiError> {
+    resolve::<DestinationId>(app, account, body, "/filter/destination_id").await?;
+    resolve::<SourceId>(app, account, body, "/filter/source_id").await?;
+    resolve::<RouteId>(app, account, body, "/filter/route_id").await
+}
+
 async fn resolve_one<T: Named>(
     app: &App,
     account: Option<AccountId>,
@@ -148,6 +159,7 @@ filters! {
     DeliveryQuery { "destination_id" DestinationId "route_id" RouteId "source_id" SourceId }
     StreamQuery { "destination_id" DestinationId "route_id" RouteId "source_id" SourceId }
     AuditQuery { "account_id" AccountId }
+    DeadLetterGroupQuery { "destination_id" DestinationId }
 }
 
 async fn resolve_parameter<T: Named>(

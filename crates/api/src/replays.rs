@@ -27,7 +27,7 @@ use contract::{ListBody, ReplayEstimateView, ReplayInput, ReplayView, schema};
 use domain::{
     account::Scope,
     audit::Told,
-    id::{AccountId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
+    id::{AccountId, DeliveryId, DestinationId, EventId, ReplayId, SourceId},
     limits,
     time::Timestamp,
 };
@@ -55,13 +55,9 @@ pub(crate) async fn create(
     BodyUpTo(mut body): BodyUpTo<{ limits::REPLAY_BODY_BYTES }, Value>,
 ) -> Result<Response, ApiError> {
     let account = Some(ctx.require(Scope::DeliveriesRetry)?);
-    for pointer in ["/filter/destination_id", "/destination_ids"] {
-        named::resolve::<DestinationId>(&app, account, &mut body, pointer).await?;
-    }
-    for pointer in ["/filter/source_id", "/events/source_id"] {
-        named::resolve::<SourceId>(&app, account, &mut body, pointer).await?;
-    }
-    named::resolve::<RouteId>(&app, account, &mut body, "/filter/route_id").await?;
+    named::resolve_filter(&app, account, &mut body).await?;
+    named::resolve::<DestinationId>(&app, account, &mut body, "/destination_ids").await?;
+    named::resolve::<SourceId>(&app, account, &mut body, "/events/source_id").await?;
     let asked = input::checked(json::from_value::<ReplayInput>(body)?)?;
     if let Selection::Events(events) = &asked.selection {
         for destination in &events.destination_ids {

@@ -209,7 +209,7 @@ pub struct ReplayInput {
 #[into_params(parameter_in = Query)]
 pub struct DeadLetterGroupQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[param(value_type = Option<schema::DestinationId>)]
+    #[param(value_type = Option<schema::DestinationRef>)]
     pub destination_id: Option<DestinationId>,
     /// Created on the day of this time, in UTC, or later: they are counted by whole days.
     #[serde(skip_serializing_if = "Option::is_none")]

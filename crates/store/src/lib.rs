@@ -15,6 +15,7 @@ mod chores;
 mod damage;
 mod detail;
 mod documents;
+mod erasure;
 mod error;
 mod expand;
 pub mod failpoint;
@@ -60,6 +61,7 @@ pub use backfill::{
 pub use backlog::{AccountBacklog, BacklogCap, Backlogs};
 pub use catalog::{AccountChanges, Catalog, DestinationRecord, Page};
 pub use chores::{Chore, Chores, Term};
+pub use erasure::{Erased, Erasure, ErasurePhase, ErasureStep, Erasures};
 pub use error::{BoxError, StoreError};
 pub use expand::{Chunk, Expansion, Expansions, RoutePage, RouteWalk};
 pub use feed::{
@@ -105,6 +107,7 @@ pub trait Store:
     + History
     + Feed
     + Retention
+    + Erasures
     + Rollups
     + Backlogs
     + Membership
@@ -128,6 +131,8 @@ impl<T> Store for T where
         + History
         + Feed
         + Retention
+        + Erasures
+    + Erasures
         + Rollups
         + Backlogs
         + Membership

@@ -10,6 +10,7 @@ mod backfill;
 mod backlog;
 mod catalog;
 mod chores;
+mod erasure;
 mod expand;
 mod feed;
 mod gates;
@@ -29,7 +30,7 @@ mod waiting;
 mod wakes;
 
 use crate::{
-    AskedTest, AttemptRecord, ChainOwner, Chore, Expansion, KeptGate, LaneRow, NodeRecord, RollupKind,
+    AskedTest, AttemptRecord, ChainOwner, Chore, Erasure, Expansion, KeptGate, LaneRow, NodeRecord, RollupKind,
     RollupMark, StoreError, Term, TestProgress, checksum, feed::FeedSignal,
 };
 use audit_log::KeptChain;
@@ -141,6 +142,10 @@ struct Tables {
     operations_account: Option<AccountId>,
     operational_notes: BTreeMap<(EventId, AccountId), OperationalNote>,
     dead_letter_minutes: DeadLetterMinutes,
+    /// Of accounts that were deleted: they are among the accounts no more.
+    erasures: BTreeMap<AccountId, Erasure>,
+    /// Whose it is, and when it was erased.
+    payload_erasures: BTreeMap<EventId, (AccountId, Timestamp)>,
 }
 
 struct KeptChore {
@@ -155,6 +160,9 @@ struct KeptEvent {
     /// Made by backfills since.
     backfilled: Vec<DeliveryId>,
     other_routes: Vec<domain::id::RouteId>,
+    /// Of the payload as it was accepted.
+    size_bytes: usize,
+    payload_erased_at: Option<Timestamp>,
 }
 
 impl KeptEvent {

@@ -39,6 +39,7 @@ migrations! {
     5 "event_tags",
     6 "operational_events",
     7 "backfills",
+    10 "erasures",
 }
 
 /// The version of the tables that this program works with.

@@ -12,6 +12,7 @@ mod backlog;
 mod catalog;
 mod chores;
 mod durability;
+mod erasure;
 mod expand;
 mod feed;
 mod gates;

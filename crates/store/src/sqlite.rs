@@ -11,6 +11,7 @@ mod backlog;
 mod backup;
 mod catalog;
 mod chores;
+mod erasure;
 mod expand;
 mod feed;
 mod file_lock;

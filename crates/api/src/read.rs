@@ -29,7 +29,7 @@ use domain::{
     source::Source,
 };
 use std::collections::HashMap;
-use store::{AuditFilter, GroupKey, Member, Page, Replay};
+use store::{AuditFilter, GroupKey, Member, Page, Replay, StoreError};
 
 /// An object as it is at one version.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,6 +73,20 @@ fn cut<T, K>(mut rows: Vec<T>, limit: usize, key: impl Fn(&T) -> K) -> Listed<T,
 pub async fn account(app: &App, id: AccountId) -> Result<Revision<AccountView>, ApiError> {
     let account = app.store.account(id).await?;
     Ok(Revision { version: account.version, view: views::account(&account) })
+}
+
+/// The same for an operator: one that was deleted is shown as far as it is erased.
+pub async fn account_or_erasure(app: &App, id: AccountId) -> Result<Revision<AccountView>, ApiError> {
+    match app.store.account(id).await {
+        Err(StoreError::NotFound { .. }) => {
+            let erasure = app.store.erasure(id).await?;
+            Ok(Revision { version: erasure.version, view: views::erased_account(&erasure) })
+        }
+        account => {
+            let account = account?;
+            Ok(Revision { version: account.version, view: views::account(&account) })
+        }
+    }
 }
 
 /// All of them: for operators.

@@ -27,7 +27,9 @@ mod source;
 mod stats;
 mod stream;
 
-pub use account::{AccountView, DefaultsInput, DefaultsView, NewAccount, OwnAccountInput, RetrySettingsView};
+pub use account::{
+    AccountView, DefaultsInput, DefaultsView, ErasureView, NewAccount, OwnAccountInput, RetrySettingsView,
+};
 pub use api_key::{ApiKeyInput, ApiKeyView, NewApiKeyView};
 pub use attempt::{AttemptErrorView, AttemptView, RequestView, ResponseView, TimingView};
 pub use audit::{AuditActorView, AuditEntryView, AuditQuery};

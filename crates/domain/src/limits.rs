@@ -511,8 +511,10 @@ pub const PRUNE_PLACES: usize = 100_000;
 /// Old events that are asked one by one whether they have something in a day that is to go.
 pub const PRUNE_KEPT_ASKED: i64 = 1_000;
 /// How often it is looked for accounts that were deleted, and the pause between two steps of erasing one.
-pub const ERASE_EVERY: Duration = Duration::from_secs(1);
+pub const ERASE_EVERY: Duration = Duration::from_secs(2);
 pub const ERASE_BREATH: Duration = Duration::from_millis(20);
+/// Steps that one account has in a pass, before the next one has its own.
+pub const ERASE_STEPS: usize = 200;
 /// Accounts that are erased in one pass; the others have their turn in the next.
 pub const ERASED_AT_ONCE: usize = 20;
 /// What was being written when an account was deleted, or a payload erased, has landed after this: it is longer than a

@@ -9,6 +9,7 @@ mod audit;
 mod backfills;
 mod deliveries;
 mod destinations;
+mod erasure;
 mod events;
 mod finding;
 mod isolation;

@@ -7,6 +7,7 @@ mod crash;
 mod defaults;
 mod dev;
 mod doctor;
+mod erasure;
 mod loops;
 mod mistakes;
 mod node;

@@ -193,7 +193,7 @@ fn erasure(cells: &mut Cells<'_, '_>) -> Result<Erasure, Unreadable> {
         account_id: cells.get("account_id")?,
         version: cells.get("version")?,
         requested_at: cells.get("requested_at")?,
-        phase: cells.get("phase")?,
+        phase: cells.word("phase")?,
         erased_rows: cells.get("erased_rows")?,
         finished_at: cells.get("finished_at")?,
     })

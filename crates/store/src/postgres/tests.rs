@@ -2,6 +2,7 @@
 //! in the conformance suite.
 
 mod damage;
+mod erasure;
 mod expand;
 mod feed;
 mod open;

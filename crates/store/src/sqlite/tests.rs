@@ -4,6 +4,7 @@
 mod backup;
 mod damage;
 mod disk;
+mod erasure;
 mod expand;
 mod file_lock;
 mod idempotency;

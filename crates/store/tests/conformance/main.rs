@@ -434,6 +434,7 @@ macro_rules! kept_by {
                 the_newest_word_about_a_lane_counts,
                 old_words_are_not_heard,
                 lanes_are_answered_in_the_order_asked_for,
+                of_a_destination_that_is_gone_nothing_is_kept,
             }
             promises! {
                 $backend, test_sends:

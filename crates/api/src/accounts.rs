@@ -17,7 +17,7 @@ use crate::{
     validate::Checks,
     views,
 };
-use axum::{extract::State, response::Response};
+use axum::{Json, extract::State, response::Response};
 use contract::{
     AccountView, DefaultsInput, ListBody, NameQuery, NewAccount, OwnAccountInput, QuotasInput, schema,
 };
@@ -28,6 +28,7 @@ use domain::{
     id::AccountId,
     limits,
 };
+use http::StatusCode;
 use serde_json::{Value, json};
 use std::time::Duration;
 use store::StoreError;
@@ -142,7 +143,7 @@ pub(crate) async fn list(
     room.json(&ListBody { searched_until, ..list.body(&app, None, found) })
 }
 
-/// Read an account. Operators, or a platform with the scope `accounts:read`.
+/// Read an account, or how far one is erased that was deleted. Operators, or a platform with the scope `accounts:read`.
 #[utoipa::path(
     get, path = "/v1/accounts/{id}", operation_id = "get_account", tag = "accounts",
     params(("id" = schema::AccountRef, Path)),
@@ -154,7 +155,44 @@ pub(crate) async fn get(
     Id(id): Id<AccountId>,
 ) -> Result<Versioned<AccountView>, ApiError> {
     ctx.require(Scope::AccountsRead)?;
-    read::account(&app, id).await.map(Versioned::ok)
+    read::account_or_erasure(&app, id).await.map(Versioned::ok)
+}
+
+/// Delete an account and erase all that was its own: its keys and ingest URLs stop working at once on this node and within
+/// a second on all, nothing more is accepted, and what waits is cancelled. The rest goes in the background; reading the
+/// account shows how far it is. Deleting it again is fine. What stays is its id, and its audit log. Operators, or a platform with the
+/// scope `accounts:write`.
+#[utoipa::path(
+    delete, path = "/v1/accounts/{id}", operation_id = "delete_account", tag = "accounts",
+    params(("id" = schema::AccountRef, Path)),
+    responses((status = 202, description = "It is being erased.", body = AccountView), problems::DeletingAccount),
+)]
+pub(crate) async fn delete(
+    State(app): State<App>,
+    ctx: TenantsCtx,
+    Id(id): Id<AccountId>,
+) -> Result<(StatusCode, Json<AccountView>), ApiError> {
+    ctx.require(Scope::AccountsWrite)?;
+    is_not_told_of_all(&app, id).await?;
+    let entry = ctx.entry(&app, id, None);
+    let deleted = app.store.delete_account(id, app.now(), &entry).await;
+    let erasure = app.account_deleted(id, deleted).await?;
+    Ok((StatusCode::ACCEPTED, Json(views::erased_account(&erasure))))
+}
+
+/// 409 for the operator's own account: what it is told would go nowhere, and nobody would notice.
+async fn is_not_told_of_all(app: &App, id: AccountId) -> Result<(), ApiError> {
+    let Some(named) = app.config.operations_account.as_deref() else { return Ok(()) };
+    let is_named = match named.parse::<AccountId>() {
+        Ok(named) => named == id,
+        Err(_) => app.store.account_by_uid(named).await?.is_some_and(|account| account.id == id),
+    };
+    match is_named {
+        true => Err(ApiError::account_in_use(
+            "`operations.account` names this account: it is told of all others. Name another one, or none, first",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Change an account. Operators, or a platform with the scope `accounts:write`.

@@ -438,6 +438,22 @@ impl App {
         written
     }
 
+    /// The same for an account that was deleted: here nothing of it is known any more at once, elsewhere within a second.
+    pub async fn account_deleted<T>(
+        &self,
+        account: AccountId,
+        deleted: Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        if matches!(deleted, Ok(_) | Err(StoreError::OutcomeUnknown(_))) {
+            self.admission.snapshots().mark_outdated(account);
+            self.sources.forget(account);
+            self.keys.forget_of(account);
+            self.acted_for.retain(|id, ()| *id != account);
+            self.data_keys.retain(|id, _| *id != account);
+        }
+        self.defaults_written(account, deleted).await
+    }
+
     /// What this process remembers is read again, and owners are told.
     async fn config_changed(&self, account: AccountId, destinations: &[DestinationId]) {
         self.admission.snapshots().mark_outdated(account);

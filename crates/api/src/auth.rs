@@ -81,7 +81,7 @@ impl AccountCtx {
         self.scopes().contains(&scope)
     }
 
-    /// Whether the key has been revoked or has expired meanwhile. A store that is away says nothing about it.
+    /// Whether the key has been revoked or has expired meanwhile, or the account was deleted. A store that is away says nothing about it.
     pub(crate) async fn is_revoked(&self, app: &App) -> bool {
         let Ok(lookup) = self.key.key.lookup.as_bytes().try_into() else { return true };
         let known = match app.keys.known.get(lookup) {
@@ -89,7 +89,9 @@ impl AccountCtx {
             None => app.keys.read(&*app.store, lookup).await,
         };
         match known {
-            Ok(Some(known)) => known.key.id != self.key.key.id || known.usable(app.now()).is_err(),
+            Ok(Some(known)) if known.key.id != self.key.key.id || known.usable(app.now()).is_err() => true,
+            // An operator's outlives the account that it acts for.
+            Ok(Some(_)) => matches!(app.store.account(self.account_id).await, Err(StoreError::NotFound { .. })),
             Ok(None) => true,
             Err(_) => false,
         }
@@ -535,6 +537,12 @@ impl Keys {
 
     pub(crate) fn forget(&self, id: ApiKeyId) {
         self.known.retain(|_, known| known.as_ref().is_none_or(|known| known.key.id != id));
+    }
+
+    /// Those of an account.
+    pub(crate) fn forget_of(&self, account: AccountId) {
+        let own = |known: &Arc<KnownKey>| known.key.account_id == Some(account);
+        self.known.retain(|_, known| !known.as_ref().is_some_and(own));
     }
 
     /// Notes the use if the last one is a minute old. A full channel loses a note, and nothing else.

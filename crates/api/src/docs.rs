@@ -92,6 +92,9 @@ const fn advice(code: Code) -> &'static str {
              leads to what is wrong with it in the log; the operator can mend it, or go back to a backup. Lists are shown \
              without it."
         }
+        Code::PayloadErased => "Somebody has erased it. The event is still there, without its payload.",
+        Code::PayloadInUse => "A delivery of the event waits, is under way or is yet to be made. Cancel it, or wait for its end.",
+        Code::AccountInUse => "The setting `operations.account` names it. Name another account there first.",
         Code::Pruned => "It is older than the account's retention.",
         Code::VersionMismatch => {
             "Somebody has changed it since it was read. Read it again, and send its <code>ETag</code> as \

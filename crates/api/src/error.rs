@@ -220,6 +220,10 @@ impl From<&StoreError> for ApiError {
             StoreError::Full { what } => {
                 Self::quota_exceeded(format!("the account has as many {what} as it may"))
             }
+            StoreError::PayloadInUse => Self::payload_in_use(
+                "a delivery of the event waits, is under way or is yet to be made: cancel it, or ask again when it has ended",
+            ),
+            StoreError::PayloadErased => Self::payload_erased("the payload of the event was erased"),
             StoreError::Changed => Self::version_mismatch("it has changed since it was read: read it again"),
             StoreError::OutcomeUnknown(_) => {
                 Self::outcome_unknown("the store did not confirm: ask again, with the same idempotency key")

@@ -92,6 +92,32 @@ pub(crate) async fn payload(
     Ok(room.holds((headers, body).into_response()))
 }
 
+/// Erase an event's payload and headers, and what is kept of the answers to it. The event and what became of it stay. Not
+/// while one of its deliveries waits, is under way or is yet to be made. Erasing it again is fine. Scope `account:admin`.
+#[utoipa::path(
+    delete, path = "/v1/events/{id}/payload", operation_id = "erase_event_payload", tag = "events",
+    params(("id" = schema::EventId, Path)),
+    responses((status = 204, description = "Erased."), problems::ErasingPayload),
+)]
+pub(crate) async fn erase_payload(
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<EventId>,
+) -> Result<StatusCode, ApiError> {
+    let account = ctx.require(Scope::AccountAdmin)?;
+    let entry = ctx.entry(&app, id, None);
+    app.store.erase_payload(account, id, app.now(), &entry).await?;
+    // Of an event with very many deliveries a chore does the rest, as it does if this node dies here.
+    let mut after = None;
+    for _ in 0..limits::ERASED_ANSWERS_ROUNDS {
+        after = app.store.erase_answers(id, after, limits::ERASED_ANSWERS).await?;
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
 /// Deliver an event again to every destination that had it, or to some; what has not ended is left alone. Or to some that
 /// never had it, if a route leads it there now: a backfill of one. Scope `deliveries:retry`.
 #[utoipa::path(
@@ -120,7 +146,7 @@ pub(crate) async fn replay(
         checks.refuse("/destination_ids", "missing_value", "name a destination, or leave it out for all");
     }
     checks.done()?;
-    if let Err(error) = app.store.event_alone(account, id).await {
+    if let Err(error) = app.store.payload_size(account, id).await {
         return Err(kept_no_more(&app, account, id, error).await);
     }
     for destination in some.iter().flatten() {

@@ -100,20 +100,24 @@ problems! {
     Testing: InvalidJson UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound TestNotSent;
     /// A delivery is told to do something: it must not have ended.
     Moving: NotFound DeliveryEnded OutcomeUnknown;
+    /// An account is deleted.
+    DeletingAccount: NotFound AccountInUse OutcomeUnknown;
+    /// The payload of an event is erased.
+    ErasingPayload: NotFound PayloadInUse OutcomeUnknown;
     /// A replay is asked for.
     Replaying: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound Pruned IdempotencyConflict QuotaExceeded OutcomeUnknown;
     /// Dead letters are settled by hand.
     Dismissing: InvalidJson UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound Pruned OutcomeUnknown;
     /// An event is asked for again.
-    ReplayingEvent: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound Pruned IdempotencyConflict QuotaExceeded OutcomeUnknown;
+    ReplayingEvent: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound Pruned PayloadErased IdempotencyConflict QuotaExceeded OutcomeUnknown;
     /// A delivery is asked for again: it must have ended.
-    ReplayingDelivery: NotFound InvalidHeader Pruned DeliveryWaiting IdempotencyConflict BacklogFull OutcomeUnknown;
+    ReplayingDelivery: NotFound InvalidHeader Pruned PayloadErased DeliveryWaiting IdempotencyConflict BacklogFull OutcomeUnknown;
     /// A replay is told to do something: it must not have ended.
     SwitchingReplay: NotFound ReplayEnded OutcomeUnknown;
     /// What happens is followed.
     Following: InvalidHeader InvalidCursor ValidationFailed;
     /// The bytes of an event.
-    ReadingPayload: NotFound Pruned;
+    ReadingPayload: NotFound Pruned PayloadErased;
 }
 
 /// One response a status, with the codes it may carry.

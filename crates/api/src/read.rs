@@ -80,6 +80,20 @@ pub async fn account(app: &App, id: AccountId) -> Result<Revision<AccountView>, 
     Ok(Revision { version: account.version, view: views::account(&account) })
 }
 
+/// The same for an operator: one that was deleted is shown as far as it is erased.
+pub async fn account_or_erasure(app: &App, id: AccountId) -> Result<Revision<AccountView>, ApiError> {
+    match app.store.account(id).await {
+        Err(StoreError::NotFound { .. }) => {
+            let erasure = app.store.erasure(id).await?;
+            Ok(Revision { version: erasure.version, view: views::erased_account(&erasure) })
+        }
+        account => {
+            let account = account?;
+            Ok(Revision { version: account.version, view: views::account(&account) })
+        }
+    }
+}
+
 /// All of them: for operators.
 pub async fn accounts(
     app: &App,

@@ -87,7 +87,7 @@ fn urls() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Contract::openapi())
         // Accounts and their keys.
         .routes(routes!(accounts::create, accounts::list))
-        .routes(routes!(accounts::get, accounts::update))
+        .routes(routes!(accounts::get, accounts::update, accounts::delete))
         .routes(routes!(accounts::keys::list))
         .routes(routes!(accounts::keys::revoke))
         .routes(routes!(accounts::get_own, accounts::update_own))
@@ -115,7 +115,7 @@ fn urls() -> OpenApiRouter<App> {
         // What happened.
         .routes(routes!(events::list))
         .routes(routes!(events::get))
-        .routes(routes!(events::payload))
+        .routes(routes!(events::payload, events::erase_payload))
         .routes(routes!(deliveries::list))
         .routes(routes!(deliveries::get))
         .routes(routes!(deliveries::retry))

@@ -17,7 +17,7 @@ mod stats;
 mod stream;
 
 pub(crate) use accepted::accepted;
-pub(crate) use account::account;
+pub(crate) use account::{account, erased_account};
 pub(crate) use api_key::api_key;
 pub(crate) use attempt::{EveryRequest, attempt};
 pub(crate) use audit::audit_entry;

@@ -38,6 +38,8 @@ calls! {
     create_account(account: &NewAccount) -> AccountView = post "/v1/accounts", account;
     accounts(cursor: Option<&str>) -> ListBody<AccountView> = list "/v1/accounts", &(), cursor;
     account(id: AccountId) -> AccountView = get "/v1/accounts/{id}";
+    /// Then it tells by `account` how far it is erased.
+    delete_account(id: AccountId) -> () = delete "/v1/accounts/{id}";
     /// The keys of an account, for its operator, who may also revoke them.
     account_api_keys(id: AccountId, cursor: Option<&str>) -> ListBody<ApiKeyView>
         = list "/v1/accounts/{id}/api-keys", &(), cursor;
@@ -102,6 +104,8 @@ calls! {
     dismiss(what: &DismissInput) -> DismissedView = post "/v1/dead-letters/dismiss", what;
     /// The new delivery.
     replay_delivery(id: DeliveryId) -> DeliveryDetailView = act "/v1/deliveries/{id}/replay";
+    /// Its payload, its headers and the answers to it.
+    erase_event_payload(id: EventId) -> () = delete "/v1/events/{id}/payload";
     replay_event(id: EventId) -> ReplayView = act "/v1/events/{id}/replay";
     /// What it would do.
     estimate_replay(replay: &ReplayInput) -> ReplayEstimateView

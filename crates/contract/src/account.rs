@@ -2,6 +2,7 @@
 
 use crate::schema;
 use domain::{
+    erasure::ErasurePhase,
     id::AccountId,
     limits,
     retry::{RetrySettings, RetryStatus},
@@ -36,6 +37,26 @@ pub struct AccountView {
     pub created_at: Timestamp,
     #[schema(value_type = schema::Timestamp)]
     pub updated_at: Timestamp,
+    /// Of an account that was deleted, for its operator: how far all that was its own is erased. Then it has no name, no
+    /// uid and no settings any more. Null: it lives.
+    #[serde(default)]
+    #[schema(required)]
+    pub erasure: Option<ErasureView>,
+}
+
+/// How far what was an account's is erased.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Erasure)]
+pub struct ErasureView {
+    #[schema(value_type = schema::Timestamp)]
+    pub requested_at: Timestamp,
+    /// What is being erased; null once all of it is.
+    #[schema(value_type = Option<schema::ErasurePhase>, required)]
+    pub phase: Option<ErasurePhase>,
+    /// Rows that were erased so far, of whatever kind.
+    pub erased_rows: u64,
+    #[schema(value_type = Option<schema::Timestamp>, required)]
+    pub finished_at: Option<Timestamp>,
 }
 
 /// An account to be made.

@@ -39,6 +39,10 @@ pub struct EventView {
     pub received_at: Timestamp,
     #[schema(value_type = Option<schema::Timestamp>, required)]
     pub deliver_at: Option<Timestamp>,
+    /// When its payload, its headers and the answers to it were erased.
+    #[serde(default)]
+    #[schema(value_type = Option<schema::Timestamp>, required)]
+    pub payload_erased_at: Option<Timestamp>,
     pub fanout: FanoutView,
     /// Routes that matched too and delivered nothing, because an older route leads to the same destination: the first 100.
     /// Left out where there are none; of a large fan-out it is complete when that has been made.
@@ -80,7 +84,7 @@ pub struct EventDetailView {
     pub event: EventView,
     #[schema(value_type = schema::Headers)]
     pub headers: HeadersView,
-    /// The payload as text up to 64 KiB; null if it is longer or not text. The exact bytes are at `…/{id}/payload`.
+    /// The payload as text up to 64 KiB; null if it is longer, not text or erased. The exact bytes are at `…/{id}/payload`.
     #[schema(required)]
     pub payload: Option<String>,
     /// The first 200, newest first.

@@ -91,10 +91,13 @@ macro_rules! problem_codes {
             DeliveryWaiting delivery_waiting = 409, "The delivery has not ended";
             ReplayEnded replay_ended = 409, "The replay has ended";
             DestinationBusy destination_busy = 409, "Deliveries wait for the destination";
+            PayloadInUse payload_in_use = 409, "The payload is still to be sent";
+            AccountInUse account_in_use = 409, "The account is needed";
             TestNotSent test_not_sent = 409, "The destination takes no test now";
             QuotaExceeded quota_exceeded = 409, "A quota is exhausted";
             Unreadable unreadable = 409, "What is stored of it does not read";
             Pruned pruned = 410, "It is no longer kept";
+            PayloadErased payload_erased = 410, "The payload was erased";
             VersionMismatch version_mismatch = 412, "It has changed meanwhile";
             PayloadTooLarge payload_too_large = 413, "The body is too large";
             UriTooLong uri_too_long = 414, "The URI is too long";

@@ -12,7 +12,7 @@ pub use inputs::{
 
 use domain::{
     account::{self, KeyKind},
-    audit, delivery, delivery_settings, destination, gate, lane, limits, member, outcome, replay,
+    audit, delivery, delivery_settings, destination, erasure, gate, lane, limits, member, outcome, replay,
 };
 use std::borrow::Cow;
 use utoipa::{
@@ -96,6 +96,7 @@ texts! {
     ActorType: words(audit::ActorKind::WORDS).build();
     ApiKeyKind: words(KeyKind::WORDS).description(Some("What a key may be used for.")).build();
     DeliveryStatus: words(delivery::Status::WORDS).build();
+    ErasurePhase: words(erasure::ErasurePhase::WORDS).description(Some("What is being erased, in this order.")).build();
     EndedStatus: words_of(delivery::Status::ALL.iter().filter(|status| status.ended()).map(|status| status.as_str()))
         .description(Some("The status of a delivery that has ended."))
         .build();

@@ -12,6 +12,7 @@ pub mod delivery;
 pub mod delivery_settings;
 pub mod destination;
 pub mod dice;
+pub mod erasure;
 pub mod event;
 pub mod filter;
 pub mod gate;

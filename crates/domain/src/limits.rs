@@ -544,6 +544,26 @@ pub const PRUNE_AGAIN: u32 = 4;
 pub const PRUNE_PLACES: usize = 100_000;
 /// Old events that are asked one by one whether they have something in a day that is to go.
 pub const PRUNE_KEPT_ASKED: i64 = 1_000;
+/// How often it is looked for accounts that were deleted, and the pause between two steps of erasing one.
+pub const ERASE_EVERY: Duration = Duration::from_secs(2);
+pub const ERASE_BREATH: Duration = Duration::from_millis(20);
+/// Steps that one account has in a pass, before the next one has its own.
+pub const ERASE_STEPS: usize = 200;
+/// Accounts that are erased in one pass; the others have their turn in the next.
+pub const ERASED_AT_ONCE: usize = 20;
+/// What was being written when an account was deleted, or a payload erased, has landed after this: it is longer than a
+/// statement may take.
+pub const ERASURE_QUIET: Duration = Duration::from_secs(10);
+/// Destinations that are erased together once no attempt of them is left.
+pub const ERASED_DESTINATIONS: usize = 50;
+/// Idempotency keys that one step of erasing looks at where they lie in the order in which they came.
+pub const ERASED_KEYS_LOOKED_AT: i64 = 5_000;
+/// Deliveries of an event whose kept answers are erased in one transaction; after so many of those the request that asked
+/// for it is answered, and a chore goes on.
+pub const ERASED_ANSWERS: usize = 100;
+pub const ERASED_ANSWERS_ROUNDS: usize = 100;
+/// Events whose answers are looked through once more in one pass.
+pub const PAYLOAD_ERASURES: usize = 100;
 /// Free pages of the embedded store that are given back to the system in one step, and how many are kept for what comes:
 /// as many, or this part of the file.
 pub const VACUUM_PAGES: u32 = 64;

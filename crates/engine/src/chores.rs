@@ -1,5 +1,6 @@
 //! Periodic work.
 
+mod erase;
 mod expand;
 mod prune;
 mod replay;
@@ -56,6 +57,7 @@ impl Chores {
         start(Loop::Rescan, |chores, life| chores.rescan(life).boxed());
         start(Loop::Prune, |chores, _| chores.prune().boxed());
         start(Loop::Retention, |chores, _| chores.retention().run().boxed());
+        start(Loop::Eraser, |chores, _| chores.eraser().run().boxed());
         start(Loop::OpenRollup, |chores, _| chores.open_minutes().run().boxed());
         start(Loop::MinuteRollup, |chores, _| chores.roll_up(rollup::SpanGroup::Minutes).run().boxed());
         start(Loop::HourRollup, |chores, _| chores.roll_up(rollup::SpanGroup::HoursAndDays).run().boxed());
@@ -82,6 +84,10 @@ impl Chores {
         let settings =
             prune::RetentionSettings { every: self.settings.prune_every, day: self.settings.retention_day };
         prune::Retention::new(self.term(Chore::Prune), settings)
+    }
+
+    fn eraser(&self) -> erase::Eraser {
+        erase::Eraser::new(self.term(Chore::Erase))
     }
 
     fn roll_up(&self, span_group: rollup::SpanGroup) -> rollup::RollUp {

@@ -98,8 +98,14 @@ impl ConfigWatch {
             let ids: Vec<AccountId> = some.iter().map(|(account, _)| *account).collect();
             let versions = self.store.versions(&ids).await?;
             for ((account, known), version) in some.iter().zip(versions) {
-                if let Some(version) = version.filter(|version| version > known) {
-                    self.review(*account, *known, version).await?;
+                match version {
+                    Some(version) if version > *known => self.review(*account, *known, version).await?,
+                    Some(_) => {}
+                    // It was deleted: its lanes are to know. What belongs to no account knows already.
+                    None if *account == AccountId::MIN => {}
+                    None => {
+                        let _ = self.dispatcher.send(Message::Changed(Change::Defaults(*account))).await;
+                    }
                 }
             }
         }

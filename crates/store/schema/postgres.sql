@@ -6,6 +6,7 @@ table accounts
     version bigint not null
     created_at bigint not null
     doc text not null
+    deleted_at bigint
     constraint accounts_pkey PRIMARY KEY (id)
     constraint accounts_uid_key UNIQUE (uid)
     constraint accounts_version_check CHECK ((version > 0))
@@ -47,6 +48,7 @@ table attempts
     late boolean not null
     sequence bigint
     detail_packed bytea
+    answer_erased boolean
     constraint attempts_attempts_check CHECK ((attempts >= 0))
     constraint attempts_check CHECK (((number IS NULL) OR ((number > 0) AND (number = attempts))))
     constraint attempts_check1 CHECK (((number IS NULL) OR ((started_at IS NOT NULL) AND (duration_us IS NOT NULL) AND (outcome IS NOT NULL) AND (detail IS NOT NULL) AND (node_id IS NOT NULL))))
@@ -94,6 +96,7 @@ table attempts_default
     late boolean not null
     sequence bigint
     detail_packed bytea
+    answer_erased boolean
     constraint attempts_attempts_check CHECK ((attempts >= 0))
     constraint attempts_check CHECK (((number IS NULL) OR ((number > 0) AND (number = attempts))))
     constraint attempts_check1 CHECK (((number IS NULL) OR ((started_at IS NOT NULL) AND (duration_us IS NOT NULL) AND (outcome IS NOT NULL) AND (detail IS NOT NULL) AND (node_id IS NOT NULL))))
@@ -196,6 +199,16 @@ table destinations
     index destinations_of_account USING btree (account_id, id DESC)
     index destinations_uid USING btree (account_id, uid) WHERE (deleted_at IS NULL)
 
+table erasures
+    account_id uuid not null
+    requested_at bigint not null
+    phase text not null
+    erased_rows bigint not null default 0
+    finished_at bigint
+    constraint erasures_erased_rows_check CHECK ((erased_rows >= 0))
+    constraint erasures_pkey PRIMARY KEY (account_id)
+    index erasures_open USING btree (account_id) WHERE (finished_at IS NULL)
+
 table event_tags
     account_id uuid not null
     tag text not null
@@ -227,6 +240,7 @@ table events
     payload_crc integer
     other_routes bytea
     tags text
+    payload_erased_at bigint
     constraint events_deliveries_check CHECK ((deliveries >= 0))
     constraint events_pkey PRIMARY KEY (id)
     constraint events_size_bytes_check CHECK ((size_bytes >= 0))
@@ -251,6 +265,7 @@ table events_default
     payload_crc integer
     other_routes bytea
     tags text
+    payload_erased_at bigint
     constraint events_default_pkey PRIMARY KEY (id)
     constraint events_deliveries_check CHECK ((deliveries >= 0))
     constraint events_size_bytes_check CHECK ((size_bytes >= 0))
@@ -348,6 +363,12 @@ table operational_notes
     kind text not null
     data text not null
     constraint operational_notes_pkey PRIMARY KEY (id, account_id)
+
+table payload_erasures
+    event_id uuid not null
+    account_id uuid not null
+    erased_at bigint not null
+    constraint payload_erasures_pkey PRIMARY KEY (event_id)
 
 table queue
     shard smallint not null

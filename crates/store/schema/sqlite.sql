@@ -175,6 +175,17 @@ CREATE UNIQUE INDEX destinations_uid on destinations (account_id, uid) where del
 
 CREATE INDEX destinations_version on destinations (account_id, version);
 
+CREATE TABLE erasures (
+    account_id blob not null primary key check (length(account_id) = 16),
+    requested_at integer not null,
+    -- What is being erased, or was last.
+    phase text not null,
+    erased_rows integer not null default 0 check (erased_rows >= 0),
+    finished_at integer
+) without rowid;
+
+CREATE INDEX erasures_open on erasures (account_id) where finished_at is null;
+
 CREATE TABLE event_tags (
     account_id blob not null,
     tag text not null,
@@ -203,7 +214,7 @@ CREATE TABLE events (
     payload blob not null,
     -- CRC-32 of the payload as it is kept; null: not to be checked. Whoever asks for it has read the payload.
     payload_crc integer
-, other_routes blob, tags text);
+, other_routes blob, tags text, payload_erased_at integer);
 
 CREATE INDEX events_account on events (account_id, id);
 
@@ -320,6 +331,12 @@ CREATE TABLE operational_notes (
     kind text not null,
     data text not null,
     primary key (id, account_id)
+) without rowid;
+
+CREATE TABLE payload_erasures (
+    event_id blob not null primary key check (length(event_id) = 16),
+    account_id blob not null,
+    erased_at integer not null
 ) without rowid;
 
 CREATE TABLE queue (

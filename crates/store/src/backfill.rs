@@ -27,7 +27,7 @@ pub trait Backfills: Send + Sync {
 
     /// Writes a chunk's deliveries and moves the cursor, in one transaction, only if the backfill runs, is held by this
     /// node and its cursor stands where the chunk begins: None otherwise, and nothing is written. No delivery is made to a
-    /// destination that had the event, nor of an event that has had its time or is still expanding. With the last chunk,
+    /// destination that had the event, nor of an event that has had its time, is still expanding, or whose payload was erased. With the last chunk,
     /// what was counted at the start and was not made is skipped. Gives how many were made.
     async fn write_backfill(&self, chunk: &BackfillChunk) -> Result<Option<u32>, StoreError>;
 }
@@ -114,6 +114,8 @@ pub struct BackfillEvent {
     pub event: Event,
     /// Its expansion makes its deliveries.
     pub expanding: bool,
+    /// Its payload was erased: nothing more is made of it.
+    pub erased: bool,
 }
 
 /// A delivery that an event never had.

@@ -27,6 +27,8 @@ pub enum Chore {
     Prune,
     /// Sum up what happened.
     RollUp,
+    /// Erase what was an account's.
+    Erase,
 }
 
 impl Chore {
@@ -34,6 +36,7 @@ impl Chore {
         match self {
             Self::Prune => "prune",
             Self::RollUp => "roll_up",
+            Self::Erase => "erase",
         }
     }
 }

@@ -24,6 +24,7 @@ mod samples;
 /// Made of `words.1` by `scripts/dictionary`.
 const DICTIONARY: &[u8] = include_bytes!("detail/dictionary.1");
 const VERSION: u8 = 1;
+const UNREADABLE: &str = "detail_unreadable";
 /// The 240 bytes of a plain success take 80, for 2 µs; at the quickest level 85, for 1.4 µs.
 const LEVEL: i32 = 4;
 const FRAME: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
@@ -64,8 +65,12 @@ pub(crate) fn of_packed(packed: &[u8]) -> Detail {
 /// That an attempt was made, and what it met, is known without its detail: it is shown, and says what is missing.
 fn unreadable() -> Detail {
     let message = "the detail of this attempt cannot be read: it was altered, or written by a newer version";
-    let error = AttemptError { code: "detail_unreadable".into(), kind: None, message: message.into() };
+    let error = AttemptError { code: UNREADABLE.into(), kind: None, message: message.into() };
     Detail { error: Some(error), ..Detail::default() }
+}
+
+pub(crate) fn is_unreadable(detail: &Detail) -> bool {
+    detail.error.as_ref().is_some_and(|error| error.code == UNREADABLE)
 }
 
 /// None if it is not worth it.

@@ -13,6 +13,12 @@ pub enum StoreError {
     /// 409: the account has as many of these as it may. `what` is a word such as `destinations`.
     #[error("no room for more {what}")]
     Full { what: &'static str },
+    /// 409: what is to be erased is still to be sent.
+    #[error("the payload is still to be sent")]
+    PayloadInUse,
+    /// 410: the payload was erased, and the event without it is all there is.
+    #[error("the payload was erased")]
+    PayloadErased,
     /// The row has changed since it was read: read it again and decide again (412 if the caller named a version).
     #[error("changed meanwhile")]
     Changed,

@@ -37,9 +37,10 @@ pub trait History: Send + Sync {
     /// How far these events' fan-outs are, in order, counted as in a list; None where the event is gone. Of any account:
     /// it is the node that asks.
     async fn fanouts(&self, events: &[EventId]) -> Result<Vec<Option<FanoutCounts>>, StoreError>;
-    /// How large its payload is, without reading it.
+    /// How large its payload is, without reading it. [`StoreError::PayloadErased`] if it was erased.
     async fn payload_size(&self, account: AccountId, id: EventId) -> Result<PayloadSize, StoreError>;
-    /// Its payload, to be read in pieces. [`StoreError::Altered`] if it is not what was accepted.
+    /// Its payload, to be read in pieces. [`StoreError::Altered`] if it is not what was accepted,
+    /// [`StoreError::PayloadErased`] if it was erased.
     async fn kept_payload(&self, account: AccountId, id: EventId) -> Result<KeptPayload, StoreError>;
     /// With its payload, whatever has become of that.
     async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError>;
@@ -177,6 +178,8 @@ pub struct EventRecord {
     /// Routes that match too and deliver nothing, since an older one leads to the same destination: the first
     /// [`domain::limits::OTHER_ROUTES`].
     pub other_routes: Vec<RouteId>,
+    /// Then it was erased, with its headers; its size is still told.
+    pub payload_erased_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

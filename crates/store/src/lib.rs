@@ -16,6 +16,7 @@ mod damage;
 mod dead_letters;
 mod detail;
 mod documents;
+mod erasure;
 mod error;
 mod expand;
 pub mod failpoint;
@@ -65,6 +66,7 @@ pub use chores::{Chore, Chores, Term};
 pub use dead_letters::{
     DeadLetterGroup, DeadLetters, Dismissal, GroupFilter, GroupKey, Resolution, ResolvedBy,
 };
+pub use erasure::{Erased, Erasure, ErasurePhase, ErasureStep, Erasures};
 pub use error::{BoxError, StoreError};
 pub use expand::{Chunk, Expansion, Expansions, RoutePage, RouteWalk};
 pub use feed::{
@@ -112,6 +114,7 @@ pub trait Store:
     + DeadLetters
     + Feed
     + Retention
+    + Erasures
     + Rollups
     + LaneRollups
     + Backlogs
@@ -137,6 +140,7 @@ impl<T> Store for T where
         + DeadLetters
         + Feed
         + Retention
+        + Erasures
         + Rollups
         + LaneRollups
         + Backlogs

@@ -11,6 +11,7 @@ mod backlog;
 mod catalog;
 mod chores;
 mod dead_letters;
+mod erasure;
 mod expand;
 mod feed;
 mod gates;
@@ -31,7 +32,7 @@ mod waiting;
 mod wakes;
 
 use crate::{
-    AskedTest, AttemptRecord, ChainOwner, Chore, Expansion, KeptGate, LaneRow, NodeRecord, Resolution,
+    AskedTest, AttemptRecord, ChainOwner, Chore, Erasure, Expansion, KeptGate, LaneRow, NodeRecord, Resolution,
     RollupKind, RollupMark, StoreError, Term, TestProgress, checksum, feed::FeedSignal,
 };
 use audit_log::KeptChain;
@@ -148,6 +149,10 @@ struct Tables {
     operations_account: Option<AccountId>,
     operational_notes: BTreeMap<(EventId, AccountId), OperationalNote>,
     dead_letter_minutes: DeadLetterMinutes,
+    /// Of accounts that were deleted: they are among the accounts no more.
+    erasures: BTreeMap<AccountId, Erasure>,
+    /// Whose it is, and when it was erased.
+    payload_erasures: BTreeMap<EventId, (AccountId, Timestamp)>,
 }
 
 struct KeptChore {
@@ -162,6 +167,9 @@ struct KeptEvent {
     /// Made by backfills since.
     backfilled: Vec<DeliveryId>,
     other_routes: Vec<domain::id::RouteId>,
+    /// Of the payload as it was accepted.
+    size_bytes: usize,
+    payload_erased_at: Option<Timestamp>,
 }
 
 impl KeptEvent {

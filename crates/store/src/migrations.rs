@@ -41,6 +41,7 @@ migrations! {
     7 "backfills",
     8 "settled_dead_letters",
     9 "platform_keys",
+    10 "erasures",
     12 "lane_rollups",
 }
 

@@ -13,6 +13,7 @@ mod catalog;
 mod chores;
 mod dead_letters;
 mod durability;
+mod erasure;
 mod expand;
 mod feed;
 mod gates;

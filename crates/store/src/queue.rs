@@ -22,13 +22,13 @@ pub trait Queue: Send + Sync {
     /// returns more than its limit. A row that does not read back is left out, and those behind it are not.
     async fn fetch(&self, windows: &[Window]) -> Result<Vec<Vec<FetchedDelivery>>, StoreError>;
 
-    /// The event with its payload, for a delivery whose payload was left out. None: it is gone.
-    /// [`StoreError::Altered`]: its payload is not what was accepted, and must not be sent.
+    /// The event with its payload, for a delivery whose payload was left out. None: it is gone, or was
+    /// erased. [`StoreError::Altered`]: its payload is not what was accepted, and must not be sent.
     async fn payload(&self, event: domain::id::EventId) -> Result<Option<Arc<Event>>, StoreError>;
 
     /// Records facts and moves their deliveries, all in one transaction, flushed. The row decides: a settlement
     /// whose delivery has moved on since (cancelled, settled by another owner) moves nothing, and its attempt is
-    /// written as `late`. Can be run again: a fact is written once, whatever happens. One answer per settlement, in
+    /// written as `late`; not where its account was deleted or its payload erased. Can be run again: a fact is written once, whatever happens. One answer per settlement, in
     /// order: whether it moved its delivery. On PostgreSQL nothing moves once `node`'s row is gone ([`StoreError::NodeLost`] is
     /// NOT returned: the facts are written as late and all answers are false).
     ///

@@ -22,7 +22,7 @@ use std::time::Duration;
 pub trait Replays: Send + Sync {
     /// Makes a replay and, where it is of one delivery, that delivery with it; flushed. Where its key was used before,
     /// nothing is written and the first one is given. [`StoreError::NotFound`] `event` if the one delivery's event has
-    /// had its time, and [`StoreError::Full`] if the account has [`domain::limits::REPLAYS_PER_ACCOUNT`] that have not
+    /// had its time, [`StoreError::PayloadErased`] if its payload was erased, and [`StoreError::Full`] if the account has [`domain::limits::REPLAYS_PER_ACCOUNT`] that have not
     /// ended: then nothing is written either. The entry is written down with a new one only.
     async fn create_replay(&self, new: &NewReplay, audit: &AuditEntry) -> Result<CreatedReplay, StoreError>;
     async fn replay(&self, account: AccountId, id: ReplayId) -> Result<Replay, StoreError>;
@@ -69,7 +69,7 @@ pub trait Replays: Send + Sync {
     async fn originals(&self, walk: &OriginalWalk) -> Result<Originals, StoreError>;
     /// Writes a chunk's deliveries and moves the cursor, in one transaction, only if the replay runs, is held by this
     /// node and its cursor stands where the chunk begins: None otherwise, and nothing is written. An origin of which this
-    /// replay has made a delivery already, or whose event has had its time, is skipped. With the last chunk, so is what
+    /// replay has made a delivery already, or whose event has had its time or its payload, is skipped. With the last chunk, so is what
     /// was counted when the replay was made and was found no more. Gives how many were made.
     async fn write_replay(&self, chunk: &ReplayChunk) -> Result<Option<u32>, StoreError>;
 }

@@ -12,6 +12,7 @@ mod backup;
 mod catalog;
 mod chores;
 mod dead_letters;
+mod erasure;
 mod expand;
 mod feed;
 mod file_lock;

@@ -44,6 +44,7 @@ pub enum Loop {
     Rescan,
     Prune,
     Retention,
+    Eraser,
     OpenRollup,
     MinuteRollup,
     HourRollup,
@@ -136,6 +137,13 @@ pub const TABLE: [LoopEntry; 29] = [
         home: Crate::Engine,
         rule: Rule::Restart,
         why: "where its walks stand is lost, and they begin anew; its term is guarded by the store",
+    },
+    LoopEntry {
+        id: Loop::Eraser,
+        name: "eraser",
+        home: Crate::Engine,
+        rule: Rule::Restart,
+        why: "what is erased is gone, so it begins anew with what is left; its term is guarded by the store",
     },
     LoopEntry {
         id: Loop::OpenRollup,

@@ -17,7 +17,7 @@ pub async fn event(app: &App, account: AccountId, id: EventId) -> Result<EventDe
     let payload = if record.size_bytes <= limits::PAYLOAD_SHOWN_BYTES as u64 {
         match app.store.kept_payload(account, id).await.and_then(|payload| payload.whole()) {
             // Nothing is shown rather than something else.
-            Err(StoreError::Altered) => None,
+            Err(StoreError::Altered | StoreError::PayloadErased) => None,
             payload => Some(payload?),
         }
     } else {

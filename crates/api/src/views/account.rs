@@ -1,6 +1,7 @@
-use contract::{AccountView, DefaultsView, QuotasView, RetrySettingsView};
-use domain::{account::Account, retry::RetrySettings};
+use contract::{AccountView, DefaultsView, ErasureView, QuotasView, RetrySettingsView};
+use domain::{account::Account, retry::RetrySettings, seal::Sealed};
 use std::time::Duration;
+use store::Erasure;
 
 pub(crate) fn account(account: &Account) -> AccountView {
     AccountView {
@@ -22,7 +23,21 @@ pub(crate) fn account(account: &Account) -> AccountView {
         },
         created_at: account.created_at,
         updated_at: account.updated_at,
+        erasure: None,
     }
+}
+
+/// What is left of an account that was deleted.
+pub(crate) fn erased_account(erasure: &Erasure) -> AccountView {
+    let created_at = erasure.account_id.made_at();
+    let left = Account::new(erasure.account_id, "", Sealed::default(), created_at);
+    let shown = ErasureView {
+        requested_at: erasure.requested_at,
+        phase: erasure.finished_at.is_none().then_some(erasure.phase),
+        erased_rows: erasure.erased_rows,
+        finished_at: erasure.finished_at,
+    };
+    AccountView { retention_days: 0, updated_at: erasure.requested_at, erasure: Some(shown), ..account(&left) }
 }
 
 /// Null where nothing is said.

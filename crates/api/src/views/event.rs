@@ -16,6 +16,7 @@ pub(crate) fn event(record: &EventRecord) -> EventView {
         tags: event.tags.clone(),
         received_at: event.received_at,
         deliver_at: event.deliver_at,
+        payload_erased_at: record.payload_erased_at,
         fanout: fanout(&record.fanout),
         other_routes: record.other_routes.clone(),
     }

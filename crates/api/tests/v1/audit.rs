@@ -42,6 +42,12 @@ async fn prepare(world: &World, operation: &str, path: &str) -> Asked {
             (body, operator) = (Some(json!({ "name": "Initrode" })), true);
             Some(world.account.to_string())
         }
+        "delete_account" => {
+            operator = true;
+            let made = world.ask_as(&world.operator_key, Method::POST, "/v1/accounts", Some(json!({ "name": "Gone" })));
+            Some(text(&made.await.expect(201)["id"]))
+        }
+        "erase_event_payload" => Some(world.publish("nobody.cares", json!({})).await),
         "update_own_account" => {
             body = Some(json!({ "name": "Initrode" }));
             Some(world.account.to_string())

@@ -62,6 +62,7 @@ on_every_store! {
         }
         check(&world, Method::GET, "/v1/events/{id}", &event, None).await;
         check(&world, Method::GET, "/v1/events/{id}/payload", &event, None).await;
+        check(&world, Method::DELETE, "/v1/events/{id}/payload", &event, None).await;
         check(&world, Method::GET, "/v1/deliveries/{id}", &delivery, None).await;
         for action in ["retry", "cancel", "replay"] {
             check(&world, Method::POST, &format!("/v1/deliveries/{{id}}/{action}"), &delivery, None).await;

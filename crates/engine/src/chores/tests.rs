@@ -1,6 +1,7 @@
 //! Retention and rollups over days of pretended time.
 
 use super::{
+    erase::Eraser,
     prune::{Retention, RetentionSettings},
     rollup::{RollUp, SpanGroup, open::OpenMinutes},
     term::ChoreTerm,
@@ -21,7 +22,7 @@ use domain::{
 };
 use std::{sync::Arc, time::Duration};
 use store::{
-    Catalog as _, Chore, Committed, History as _, Ingest as _, LaneRollup, LaneRollups as _, NewEvent,
+    Catalog as _, Chore, Committed, Erasures as _, History as _, Ingest as _, LaneRollup, LaneRollups as _, NewEvent,
     PreparedEvent, RollupKind, RollupMark, Rollups as _, Store, memory::MemoryStore,
 };
 use tokio::{task::JoinHandle, time::Instant};
@@ -293,4 +294,27 @@ async fn minutes_of_lanes_become_hours_and_days_and_have_their_time() {
     tokio::time::sleep(limits::ROLLUP_HOURS_KEPT).await;
     assert_eq!(world.lanes(destination, Span::Hour).await, []);
     assert_eq!(world.lanes(destination, Span::Day).await, [(131, 3, 4, Some(0))], "for ever");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_account_is_erased_whoever_does_it() {
+    let world = World::new(90).await;
+    for _ in 0..450 {
+        world.event().await;
+    }
+    let erasure = world.store.delete_account(world.account.id, world.clock.now(), &audit_entry()).await;
+    let requested_at = erasure.expect("deleted").requested_at;
+    let first = tokio::spawn(Eraser::new(world.term(Chore::Erase, 1)).run());
+    tokio::time::sleep(limits::ERASE_EVERY + limits::ERASE_BREATH / 2).await;
+    first.abort();
+    let half = world.store.erasure(world.account.id).await.expect("it goes on");
+    assert!(half.erased_rows > 0 && half.finished_at.is_none(), "{half:?}");
+
+    let _next = tokio::spawn(Eraser::new(world.term(Chore::Erase, 2)).run());
+    tokio::time::sleep(limits::LEASE + limits::ERASURE_QUIET + limits::ERASE_EVERY * 3).await;
+    let ended = world.store.erasure(world.account.id).await.expect("it has ended");
+    let finished_at = ended.finished_at.expect("all of it is gone");
+    assert!(finished_at.since(requested_at) >= limits::ERASURE_QUIET, "not before what was under way has landed");
+    assert!(ended.erased_rows >= 450, "{ended:?}");
+    assert!(world.store.open_erasures(1).await.expect("read").is_empty());
 }

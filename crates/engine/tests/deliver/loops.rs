@@ -62,6 +62,7 @@ async fn is_survived(plant: &PlantedPanic) {
         Loop::Rescan => what_was_not_announced_is_found(plant).await,
         Loop::Prune
         | Loop::Retention
+        | Loop::Eraser
         | Loop::OpenRollup
         | Loop::MinuteRollup
         | Loop::HourRollup

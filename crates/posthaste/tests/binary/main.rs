@@ -8,6 +8,7 @@ mod defaults;
 mod demo;
 mod dev;
 mod doctor;
+mod erasure;
 mod loops;
 mod mistakes;
 mod node;

@@ -1,7 +1,10 @@
 //! A node under test: the binary in a temporary folder, on a free port, on SQLite or in a schema of its own.
 
 use client::{Client, DeliveryView, NewDestination, NewRoute};
-use domain::{delivery::Status, id::EventId};
+use domain::{
+    delivery::Status,
+    id::{AccountId, EventId},
+};
 use std::{
     path::{Path, PathBuf},
     process::{ExitStatus, Output, Stdio},
@@ -77,6 +80,38 @@ impl Place {
         let output = self.run(arguments).await;
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         text(&output.stdout).lines().next().unwrap_or_default().to_owned()
+    }
+
+    /// How many rows each table has that says whose its rows are, with no node running. Which these are is read from the
+    /// schema.
+    pub(crate) async fn rows_of(&self, account: AccountId) -> Vec<(String, i64)> {
+        let Some(database) = &self.database else {
+            let connection = rusqlite::Connection::open(self.data_dir().join("posthaste.db")).expect("the file");
+            let tables = "select distinct m.name from sqlite_master m join pragma_table_info(m.name) c \
+                          where m.type = 'table' and c.name = 'account_id'";
+            let mut tables = connection.prepare(tables).expect("a statement");
+            let tables = tables.query_map([], |row| row.get::<_, String>(0)).expect("tables");
+            let count = |table: String| {
+                let sql = format!("select count(*) from {table} where account_id = ?1");
+                let rows = connection.query_row(&sql, [account.bytes()], |row| row.get(0)).expect("a count");
+                (table, rows)
+            };
+            return tables.map(|table| count(table.expect("a name"))).collect();
+        };
+        let (server, schema) = database.split_once("?schema=").expect("a schema");
+        let (client, connection) =
+            tokio_postgres::connect(server, tokio_postgres::NoTls).await.expect("the server");
+        tokio::spawn(connection);
+        let tables = "select c.relname::text from pg_class c join pg_attribute a on a.attrelid = c.oid \
+                      where c.relnamespace = $1::text::regnamespace and c.relkind in ('r', 'p') \
+                      and not c.relispartition and a.attname = 'account_id'";
+        let mut counts = Vec::new();
+        for row in client.query(tables, &[&schema]).await.expect("tables") {
+            let table: String = row.get(0);
+            let sql = format!("select count(*) from {schema}.{table} where account_id = '{}'", account.uuid());
+            counts.push((table, client.query_one(&sql, &[]).await.expect("a count").get(0)));
+        }
+        counts
     }
 
     /// `serve --dev`, until it says that it is serving.

@@ -19,13 +19,7 @@ use domain::{
 use std::time::Duration;
 use store::{
     AccountBacklog, AccountChanges, AttemptRecord, AuditChains, AuditFilter, AuditLog, Backlogs, Catalog,
-    ChainOwner, Chore, Chores, CreatedReplay, DeadLetterGroup, DeadLetters, DeliveryFilter, DeliveryRecord,
-    DestinationRecord, Dismissal, EventCount, EventFilter, EventRecord, EventWalk, FactWalk, FanoutCounts,
-    FreshSums, GroupFilter, GroupKey, History, KeptPayload, LanePlace, LaneRollup, LaneRollups, LaneRow,
-    Listed, NewReplay, OpenReplay, OriginalWalk, Originals, Page, PayloadSize, Pruned, PublishedLanes,
-    Replay, ReplayChunk, ReplayHold, ReplayPlace, ReplaySwitch, ReplayWalk, Replays, Retention, Rollup,
-    RollupKind, RollupMark, Rollups, Selection, StoreError, SuccessRate, SumPlace, Summed, SummedTail,
-    Survey, Term,
+    ChainOwner, Chore, Chores, CreatedReplay, DeadLetterGroup, DeadLetters, DeliveryFilter, DeliveryRecord, DestinationRecord, Dismissal, Erased, Erasure, ErasureStep, Erasures, EventCount, EventFilter, EventRecord, EventWalk, FactWalk, FanoutCounts, FreshSums, GroupFilter, GroupKey, History, KeptPayload, LanePlace, LaneRollup, LaneRollups, LaneRow, Listed, NewReplay, OpenReplay, OriginalWalk, Originals, Page, PayloadSize, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold, ReplayPlace, ReplaySwitch, ReplayWalk, Replays, Retention, Rollup, RollupKind, RollupMark, Rollups, Selection, StoreError, SuccessRate, SumPlace, Summed, SummedTail, Survey, Term,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
@@ -143,6 +137,18 @@ forward! { Retention:
     fn prune_events(term: Term, walk: EventWalk) -> Option<Pruned<EventId>>;
     fn prune_facts(term: Term, walk: FactWalk) -> Option<Pruned<DeliveryId>>;
     fn prune_replays(term: Term, walk: ReplayWalk) -> Option<Pruned<ReplayPlace>>;
+}
+
+forward! { Erasures:
+    fn delete_account(id: AccountId, now: Timestamp, audit: &AuditEntry) -> Erasure;
+    fn erasure(id: AccountId) -> Erasure;
+    fn open_erasures(limit: usize) -> Vec<Erasure>;
+    fn erase(term: Term, step: &ErasureStep) -> Option<Erased>;
+    fn end_erasure(term: Term, id: AccountId, now: Timestamp) -> bool;
+    fn erase_payload(account: AccountId, id: EventId, now: Timestamp, audit: &AuditEntry) -> ();
+    fn erase_answers(id: EventId, after: Option<DeliveryId>, deliveries: usize) -> Option<DeliveryId>;
+    fn payload_erasures(before: Timestamp, limit: usize) -> Vec<EventId>;
+    fn end_payload_erasure(id: EventId) -> ();
 }
 
 forward! { Rollups:

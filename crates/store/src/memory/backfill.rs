@@ -32,7 +32,8 @@ impl Backfills for MemoryStore {
                 && (unmatched || !walk.selection.filter.unmatched)
                 && walk.selection.wants(&kept.event);
             if wanted {
-                found.events.push(BackfillEvent { event: without_payload(&kept.event), expanding });
+                let erased = kept.payload_erased_at.is_some();
+                found.events.push(BackfillEvent { event: without_payload(&kept.event), expanding, erased });
             }
             if found.events.len() == walk.limit {
                 break;
@@ -84,7 +85,8 @@ impl Tables {
         if self.expansions.contains_key(event_id) || self.had(*event_id, delivery.destination_id) {
             return false;
         }
-        let Some(kept) = self.events.get_mut(event_id) else { return false };
+        let there = self.events.get_mut(event_id).filter(|kept| kept.payload_erased_at.is_none());
+        let Some(kept) = there else { return false };
         kept.backfilled.push(delivery.id);
         let event = kept.event.clone();
         self.replays.get_mut(&id).expect("the caller has found it").made.insert(delivery.id, delivery.id);

@@ -137,7 +137,12 @@ impl Catalog for MemoryStore {
 
     async fn api_key_by_lookup(&self, lookup: &str) -> Result<Option<ApiKey>, StoreError> {
         self.interrupted("api_key_by_lookup")?;
-        Ok(self.tables().api_keys.values().find(|key| key.lookup == lookup).cloned())
+        let tables = self.tables();
+        let found = tables.api_keys.values().find(|key| key.lookup == lookup).cloned();
+        Ok(found.map(|key| {
+            let erasure = key.account_id.and_then(|account| tables.erasures.get(&account));
+            ApiKey { revoked_at: key.revoked_at.or(erasure.map(|erasure| erasure.requested_at)), ..key }
+        }))
     }
 
     async fn api_keys(
@@ -186,7 +191,9 @@ impl Catalog for MemoryStore {
     }
 
     async fn source_by_token(&self, token_hash: &[u8]) -> Result<Option<Source>, StoreError> {
-        Ok(self.tables().sources.live().find(|source| source.token_hash == token_hash).cloned())
+        let tables = self.tables();
+        let found = tables.sources.live().find(|source| source.token_hash == token_hash);
+        Ok(found.filter(|source| !tables.is_deleted(source.account_id)).cloned())
     }
 
     async fn sources(
@@ -383,16 +390,18 @@ impl Tables {
 
     fn destination_record(&self, id: DestinationId, with_settings: &[&Route]) -> Option<DestinationRecord> {
         let kept = self.destinations.0.get(&id)?;
+        // What belongs to an account that was deleted is as good as gone.
+        let account = self.accounts.get(&kept.row.account_id)?;
         let mut destination = kept.row.clone();
         destination.switch.deleted_at = kept.deleted_at;
         let own = with_settings.iter().filter(|route| route.destination_id == id);
         Some(DestinationRecord {
             id,
             account_id: destination.account_id,
-            account_version: self.accounts[&destination.account_id].version,
+            account_version: account.version,
             shard: id.shard(),
-            account_defaults: self.accounts[&destination.account_id].defaults.clone(),
-            data_key: self.accounts[&destination.account_id].data_key.clone(),
+            account_defaults: account.defaults.clone(),
+            data_key: account.data_key.clone(),
             destination: Ok(destination),
             overrides: own.map(|route| Route::clone(route)).collect(),
             gate: self.gates.get(&id).cloned(),

@@ -37,7 +37,10 @@ impl Expansions for MemoryStore {
     async fn routes_after(&self, walk: &RouteWalk) -> Result<RoutePage, StoreError> {
         let tables = self.tables();
         let version = tables.accounts.get(&walk.account_id).map(|account| account.version);
-        if version.is_some() && version == walk.known {
+        if version.is_none() {
+            return Ok(RoutePage::Read { version: 0, routes: Vec::new(), numberings: Vec::new() });
+        }
+        if version == walk.known {
             return Ok(RoutePage::Unchanged);
         }
         let live = tables.routes.0.values().filter_map(|kept| kept.live());

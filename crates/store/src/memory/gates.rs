@@ -18,6 +18,11 @@ impl Gates for MemoryStore {
             return Ok(());
         }
         for GateWord { destination_id, record, holds, notes, .. } in words {
+            notes.iter().for_each(|note| tables.note_operational(note));
+            // Of a destination that was erased nothing is kept.
+            if !tables.destinations.0.contains_key(destination_id) {
+                continue;
+            }
             let overtaken = tables.gates.get(destination_id).is_some_and(|kept| kept.kept_at > now);
             match record.clone() {
                 _ if overtaken => None,
@@ -25,7 +30,6 @@ impl Gates for MemoryStore {
                 None => tables.gates.remove(destination_id),
             };
             tables.note(*destination_id, holds);
-            notes.iter().for_each(|note| tables.note_operational(note));
         }
         self.feed_signal.notify();
         self.note_signal.notify();
@@ -33,7 +37,11 @@ impl Gates for MemoryStore {
     }
 
     async fn note_holds(&self, destination: DestinationId, holds: &[HoldRecord]) -> Result<(), StoreError> {
-        self.tables().note(destination, holds);
+        let mut tables = self.tables();
+        if tables.destinations.0.contains_key(&destination) {
+            tables.note(destination, holds);
+        }
+        drop(tables);
         self.feed_signal.notify();
         Ok(())
     }

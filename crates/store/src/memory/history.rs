@@ -55,13 +55,13 @@ impl History for MemoryStore {
     }
 
     async fn payload_size(&self, account: AccountId, id: EventId) -> Result<PayloadSize, StoreError> {
-        let size = self.tables().event(account, id)?.event.payload.len();
+        let size = self.tables().unerased(account, id)?.event.payload.len();
         Ok(PayloadSize { accepted: size, kept: size })
     }
 
     async fn kept_payload(&self, account: AccountId, id: EventId) -> Result<KeptPayload, StoreError> {
         let tables = self.tables();
-        let kept = tables.event(account, id)?;
+        let kept = tables.unerased(account, id)?;
         let (event, crc) = (&kept.event, Some(kept.payload_crc));
         KeptPayload::new(event.content_type.clone(), event.payload.len(), event.payload.clone(), crc)
     }
@@ -173,10 +173,17 @@ impl Tables {
     pub(super) fn event_record(&self, kept: &KeptEvent, at_most: Option<usize>) -> EventRecord {
         EventRecord {
             event: without_payload(&kept.event),
-            size_bytes: kept.event.payload.len() as u64,
+            size_bytes: kept.size_bytes as u64,
             fanout: self.fanout(kept, at_most),
             other_routes: kept.other_routes.clone(),
+            payload_erased_at: kept.payload_erased_at,
         }
+    }
+
+    /// One that has its payload.
+    fn unerased(&self, account: AccountId, id: EventId) -> Result<&KeptEvent, StoreError> {
+        let kept = self.event(account, id)?;
+        if kept.payload_erased_at.is_none() { Ok(kept) } else { Err(StoreError::PayloadErased) }
     }
 
     /// `at_most` are counted of what waits, and of what has ended.

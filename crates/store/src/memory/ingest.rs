@@ -76,6 +76,8 @@ impl Tables {
             deliveries,
             backfilled: Vec::new(),
             other_routes,
+            size_bytes: event.payload.len(),
+            payload_erased_at: None,
         };
         self.events.insert(event.id, kept);
         self.written_events.push(event.id);

@@ -19,7 +19,8 @@ impl PublishedLanes for MemoryStore {
         let mut tables = self.tables();
         for lane in lanes {
             let newer = tables.lanes.get(&lane.destination_id).is_some_and(|kept| kept.said_at > now);
-            if !newer {
+            // Of a destination that was erased nothing is kept.
+            if !newer && tables.destinations.0.contains_key(&lane.destination_id) {
                 tables.lanes.insert(lane.destination_id, KeptLane { lane: lane.clone(), said_at: now });
             }
         }

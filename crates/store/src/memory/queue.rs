@@ -41,6 +41,7 @@ impl Queue for MemoryStore {
     async fn payload(&self, event: EventId) -> Result<Option<Arc<Event>>, StoreError> {
         self.interrupted("payload")?;
         match self.tables().events.get(&event) {
+            Some(kept) if kept.payload_erased_at.is_some() => Ok(None),
             Some(kept) if !kept.is_whole() => Err(StoreError::Altered),
             kept => Ok(kept.map(|kept| kept.event.clone())),
         }
@@ -65,7 +66,9 @@ impl Queue for MemoryStore {
                 let destination = settlement.delivery.destination_id;
                 consequences.extend(settlement.consequence.map(|consequence| (consequence, destination)));
             }
-            tables.facts.insert(fact, moved);
+            if moved || !tables.is_deleted(settlement.delivery.account_id) {
+                tables.facts.insert(fact, moved);
+            }
             answers.push(moved);
         }
         tables.switch(consequences, now)?;
@@ -185,7 +188,10 @@ impl Tables {
         if let Some(row) = row {
             self.move_on(row, settlement);
         }
-        if let Fact::Attempted(attempt) = &settlement.fact {
+        let erased = self.events.get(&settlement.delivery.event_id).is_some_and(|kept| kept.payload_erased_at.is_some());
+        if let Fact::Attempted(attempt) = &settlement.fact
+            && (moved || !erased && !self.is_deleted(account))
+        {
             let record = record(attempt, &settlement.delivery, !moved);
             self.attempts.insert((id, attempt.id), KeptAttempt { account_id: account, record });
         }
@@ -258,6 +264,8 @@ impl Tables {
             let account = kept.row.account_id;
             let version = match versions.get(&account) {
                 Some(version) => *version,
+                // Nothing of it changes any more.
+                None if self.is_deleted(account) => continue,
                 None => self.next_version(account)?,
             };
             versions.insert(account, version);

@@ -169,8 +169,11 @@ impl Tables {
             let body_hash = known.key.expect("found by it").body_hash;
             return Ok(CreatedReplay::Known { replay: known.replay.clone().told(), body_hash });
         }
-        if new.at_once.as_ref().is_some_and(|one| !self.events.contains_key(&one.event_id)) {
-            return Err(StoreError::NotFound { what: "event" });
+        self.account(new.account_id)?;
+        match new.at_once.as_ref().map(|one| self.events.get(&one.event_id)) {
+            Some(None) => return Err(StoreError::NotFound { what: "event" }),
+            Some(Some(kept)) if kept.payload_erased_at.is_some() => return Err(StoreError::PayloadErased),
+            _ => {}
         }
         let unfinished = |kept: &&KeptReplay| {
             kept.replay.account_id == new.account_id && kept.replay.finished_at.is_none()
@@ -323,7 +326,8 @@ impl Tables {
 
     /// Whether it was made: of an event that is there, and once.
     fn make_again(&mut self, id: ReplayId, one: &Replayed) -> bool {
-        let Some(event) = self.events.get(&one.event_id).map(|kept| kept.event.clone()) else { return false };
+        let there = self.events.get(&one.event_id).filter(|kept| kept.payload_erased_at.is_none());
+        let Some(event) = there.map(|kept| kept.event.clone()) else { return false };
         let made = &mut self.replays.get_mut(&id).expect("the caller has found it").made;
         if made.contains_key(&one.origin) {
             return false;

@@ -62,7 +62,7 @@ impl Retention for MemoryStore {
 
 impl Tables {
     /// Something of it waits, or is yet to be made.
-    fn is_needed(&self, id: EventId) -> bool {
+    pub(super) fn is_needed(&self, id: EventId) -> bool {
         self.expansions.contains_key(&id) || self.waiting.newest_first(None).any(|row| row.event_id == id)
     }
 
@@ -120,7 +120,7 @@ impl Tables {
         Pruned { rows, next: None }
     }
 
-    fn forget_delivery(&mut self, id: DeliveryId) -> usize {
+    pub(super) fn forget_delivery(&mut self, id: DeliveryId) -> usize {
         let before = self.facts.len() + self.attempts.len();
         self.ended.remove(&id);
         self.settled.remove(&id);

@@ -92,6 +92,9 @@ impl Rollups for MemoryStore {
             return Ok(false);
         }
         for row in rows {
+            if tables.is_deleted(row.account_id) {
+                continue;
+            }
             tables.rollups.insert((row.account_id, row.place(), row.kind, row.starts_at), row.doc.clone());
         }
         Ok(true)

@@ -87,9 +87,9 @@ impl Backfills for PostgresStore {
             .all(|cells| {
                 let there: Option<EventId> = cells.get("id")?;
                 let event = |cells: &mut rows::Cells<'_, '_>| {
-                    let expanding = cells.get("expanding")?;
+                    let (expanding, erased) = (cells.get("expanding")?, cells.get("erased")?);
                     let event = Event { tags: tags::read(cells.get("tags")?), ..rows::event(cells)? };
-                    Ok(BackfillEvent { event, expanding })
+                    Ok(BackfillEvent { event, expanding, erased })
                 };
                 there.map(|_| event(cells)).transpose()
             })?

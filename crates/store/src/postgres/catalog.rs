@@ -13,7 +13,7 @@ use super::{
     statement::{Statement, params, sql},
 };
 use crate::{AccountChanges, Catalog, DestinationRecord, Listed, Page, StoreError};
-pub(super) use accounts::numbering;
+pub(super) use accounts::{lock as lock_account, next_version, numbering};
 use async_trait::async_trait;
 pub(super) use destination_records::DESTINATION_RECORDS;
 use documents::StoredDocument as _;

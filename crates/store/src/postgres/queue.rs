@@ -103,6 +103,7 @@ impl Queue for PostgresStore {
             params![event_ids: vec![event.uuid()] => UUID_ARRAY, max_payload_bytes: i32::MAX => INT4];
         let mut found = carried(&connection.read(&FETCH_EVENTS, params).await?);
         match found.remove(&event) {
+            Some(CarriedEvent { erased: true, .. }) => Ok(None),
             Some(CarriedEvent { altered: true, .. }) => Err(StoreError::Altered),
             found => Ok(found.map(|carried| carried.event)),
         }
@@ -329,6 +330,7 @@ struct CarriedEvent {
     event: Arc<Event>,
     has_payload: bool,
     altered: bool,
+    erased: bool,
 }
 
 impl CarriedEvent {
@@ -338,8 +340,9 @@ impl CarriedEvent {
         let (size_bytes, payload_crc): (u32, _) = (cells.get("size_bytes")?, cells.get("payload_crc")?);
         let payload = stored.and_then(|stored| payload::read(stored, size_bytes as usize, payload_crc));
         let (has_payload, altered) = (payload.is_some(), stored.is_some() && payload.is_none());
+        let erased = cells.get("erased")?;
         let event = Event { payload: payload.unwrap_or_default(), ..rows::event(cells)? };
-        Ok(Self { event: Arc::new(event), has_payload, altered })
+        Ok(Self { event: Arc::new(event), has_payload, altered, erased })
     }
 }
 

@@ -3,7 +3,7 @@
 mod walk;
 
 use super::{
-    PostgresStore, audit_log, backfill,
+    PostgresStore, audit_log, backfill, catalog,
     new_deliveries::DeliveryColumns,
     operational_events,
     pool::Transaction,
@@ -36,6 +36,8 @@ static REPLAYS: LazyLock<Statement> = sql!(
 );
 static OPEN_REPLAYS: LazyLock<Statement> = sql!("open_replay", "order by r.id limit :limit");
 static OPEN_REPLAY: LazyLock<Statement> = sql!("open_replay", "and r.id = :replay_id");
+static EVENT_IS_THERE: LazyLock<Statement> =
+    sql!("event_is_there": "select from events where id = :event_id");
 static INSERT_REPLAY: LazyLock<Statement> = sql!("insert_replay");
 static REPLAY_OF_KEY: LazyLock<Statement> = sql!("replay_of_key");
 static COUNT_UNFINISHED_REPLAYS: LazyLock<Statement> = sql!("count_unfinished_replays");
@@ -193,6 +195,7 @@ async fn create(transaction: &Transaction<'_>, new: &NewReplay) -> Result<Create
         created_at: new.created_at.micros() => INT8, finished_at: finished_at => INT8, key_hash: hash => BYTEA,
         body_hash: body_hash => BYTEA, doc: doc => TEXT, delivery_ids: ids => UUID_ARRAY,
     ];
+    catalog::lock_account(transaction, account).await?;
     if transaction.run(&INSERT_REPLAY, params).await?.is_empty() {
         let params = params![account_id: account.uuid() => UUID, key_hash: hash => BYTEA];
         let known = transaction.run(&REPLAY_OF_KEY, params).await?;
@@ -215,7 +218,9 @@ async fn create(transaction: &Transaction<'_>, new: &NewReplay) -> Result<Create
     if let Some(one) = &new.at_once
         && make(transaction, new.id, std::slice::from_ref(one)).await? == 0
     {
-        return Err(StoreError::NotFound { what: "event" });
+        let params = params![event_id: one.event_id.uuid() => UUID];
+        let gone = transaction.run(&EVENT_IS_THERE, params).await?.is_empty();
+        return Err(if gone { StoreError::NotFound { what: "event" } } else { StoreError::PayloadErased });
     }
     Ok(CreatedReplay::New(get(transaction, account, new.id).await?))
 }

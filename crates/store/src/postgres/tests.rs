@@ -3,6 +3,7 @@
 
 mod damage;
 mod dead_letters;
+mod erasure;
 mod expand;
 mod feed;
 mod open;

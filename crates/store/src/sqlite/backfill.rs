@@ -123,7 +123,8 @@ impl LateEvent {
     fn read(connection: &Connection, account_id: AccountId, id: EventId) -> Result<Option<Self>, Trouble> {
         bound!(
             "select deliver_at, size_bytes from events
-             where id = :id and account_id = :account_id and deliveries is not null",
+             where id = :id and account_id = :account_id and deliveries is not null
+               and payload_erased_at is null",
             id: id,
             account_id: account_id,
         )

@@ -11,7 +11,11 @@ use super::{
     statement::{bound, sql},
 };
 use crate::IdempotencyKey;
-use domain::{id::EventId, time::Timestamp};
+use domain::{
+    id::{AccountId, EventId},
+    limits,
+    time::Timestamp,
+};
 use rusqlite::Connection;
 use std::{
     collections::HashMap,
@@ -20,6 +24,7 @@ use std::{
 
 const CLAIM_KEY: &str = sql!("claim_key");
 const UNINDEXED_KEYS: &str = sql!("unindexed_keys");
+const KEYS_OF_ACCOUNT: &str = sql!("keys_of_account");
 const OLDEST_KEYS: &str = sql!("oldest_keys");
 pub(super) const KEY_BY_NUMBER: &str = sql!("key_by_number");
 pub(super) const KEY_BY_FINGERPRINT: &str = sql!("key_by_fingerprint");
@@ -185,6 +190,36 @@ impl Keys {
             bound!(UNLIST_KEY, fingerprint: fingerprint, number: number).execute(connection)?;
         }
         Ok(old.len())
+    }
+
+    /// Forgets some of the keys of an account and of its sources, from a number on; how many, and where to go on.
+    pub(super) fn erase(
+        &self,
+        connection: &Connection,
+        account: AccountId,
+        from: i64,
+        limit: usize,
+    ) -> Result<(usize, Option<i64>), Trouble> {
+        let end: Option<i64> = bound!("select max(number) from idempotency where number >= :from", from: from)
+            .one(connection, |columns| Ok(columns.get()?))?;
+        let Some(end) = end else { return Ok((0, None)) };
+        let begin: i64 =
+            bound!("select number from idempotency where number >= :from order by number limit 1", from: from)
+                .one(connection, |columns| Ok(columns.get()?))?;
+        let below = begin.saturating_add(limits::ERASED_KEYS_LOOKED_AT);
+        let found = bound!(KEYS_OF_ACCOUNT, account_id: account, from: begin, below: below, limit: limit)
+            .all(connection, |columns| Ok((columns.hint()?, columns.get::<i64>()?)))?;
+        let mut recent = self.recent();
+        for (hint, number) in &found {
+            bound!(FORGET_KEY, number: number).execute(connection)?;
+            bound!(UNLIST_KEY, fingerprint: fingerprint(*hint), number: number).execute(connection)?;
+            recent.unindexed.remove(hint);
+        }
+        let next = match found.last() {
+            Some((_, last)) if found.len() == limit => last + 1,
+            _ => below,
+        };
+        Ok((found.len(), (next <= end).then_some(next)))
     }
 
     fn recent(&self) -> MutexGuard<'_, RecentKeys> {

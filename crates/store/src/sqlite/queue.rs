@@ -52,6 +52,7 @@ impl Queue for SqliteStore {
         let found =
             self.read_for_engine(move |connection| fetch_event(connection, event, usize::MAX)).await?;
         match found {
+            Some(FetchedEvent { erased: true, .. }) => Ok(None),
             Some(FetchedEvent { altered: true, .. }) => Err(StoreError::Altered),
             found => Ok(found.map(|found| found.event)),
         }
@@ -200,6 +201,7 @@ struct FetchedEvent {
     event: Arc<Event>,
     has_payload: bool,
     altered: bool,
+    erased: bool,
 }
 
 fn fetch(
@@ -268,7 +270,8 @@ fn fetch_event(
         let payload = stored.and_then(|stored| payload::read(stored, size, crc));
         let (has_payload, altered) = (payload.is_some(), stored.is_some() && payload.is_none());
         let event = Arc::new(Event { payload: payload.unwrap_or_default(), ..event });
-        Ok(FetchedEvent { event, has_payload, altered })
+        let erased = columns.optional_time()?.is_some();
+        Ok(FetchedEvent { event, has_payload, altered, erased })
     };
     // What goes wrong while it is read is told apart from what keeps it from being found.
     let found = bound!(FETCH_EVENTS, id: id, carried_bytes: carried_bytes)

@@ -3,7 +3,7 @@
 mod walk;
 
 use super::{
-    SqliteStore, Trouble, audit_log, operational_events, order,
+    SqliteStore, Trouble, audit_log, catalog, operational_events, order,
     rows::{Columns, id_in},
     statement::{bound, sql},
     tally,
@@ -199,6 +199,9 @@ fn create(connection: &Connection, new: &NewReplay) -> Result<CreatedReplay, Tro
             return Ok(CreatedReplay::Known { replay: get(connection, new.account_id, id)?, body_hash });
         }
     }
+    if catalog::version(connection, new.account_id)?.is_none() {
+        return Err(StoreError::NotFound { what: "account" }.into());
+    }
     let unfinished = bound!(
         "select count(*) from replays where account_id = :account_id and finished_at is null",
         account_id: new.account_id,
@@ -237,9 +240,15 @@ fn create(connection: &Connection, new: &NewReplay) -> Result<CreatedReplay, Tro
     if let Some(one) = &new.at_once
         && !make(connection, new.id, one)?
     {
-        return Err(StoreError::NotFound { what: "event" }.into());
+        return Err(not_made(connection, one.event_id)?.into());
     }
     Ok(CreatedReplay::New(get(connection, new.account_id, new.id)?))
+}
+
+/// Why nothing could be made of an event.
+fn not_made(connection: &Connection, event: EventId) -> Result<StoreError, Trouble> {
+    let there = bound!("select 1 from events where id = :id", id: event).exists(connection)?;
+    Ok(if there { StoreError::PayloadErased } else { StoreError::NotFound { what: "event" } })
 }
 
 fn get(connection: &Connection, account: AccountId, id: ReplayId) -> Result<Replay, Trouble> {
@@ -332,8 +341,11 @@ fn write(connection: &Connection, chunk: &ReplayChunk) -> Result<Option<u32>, Tr
 fn make(connection: &Connection, replay: ReplayId, one: &Replayed) -> Result<bool, Trouble> {
     let Replayed { origin, event_id, delivery } = one;
     let NewDelivery { id, route_id, destination_id, shard, position, due_at, sequenced } = delivery;
-    let event = bound!("select account_id, size_bytes from events where id = :id", id: event_id)
-        .first(connection, |columns| Ok((columns.id()?, columns.count()? as usize)))?;
+    let event = bound!(
+        "select account_id, size_bytes from events where id = :id and payload_erased_at is null",
+        id: event_id,
+    )
+    .first(connection, |columns| Ok((columns.id()?, columns.count()? as usize)))?;
     let Some((account, size_bytes)) = event else { return Ok(false) };
     let noted = bound!(NOTE_REPLAYED, replay_id: replay, origin: origin, delivery_id: id);
     if noted.execute(connection)? == 0 {

@@ -6,7 +6,7 @@
 
 use super::{
     Trouble,
-    catalog::next_version,
+    catalog::{next_version, version},
     dead_letters, operational_events, replay,
     statement::{Value, bound, sql},
     tally,
@@ -32,6 +32,7 @@ pub(super) const SETTLE_END: &str = sql!("settle_end");
 pub(super) const SETTLE_WAIT: &str = sql!("settle_wait");
 pub(super) const SETTLE_FACT: &str = sql!("settle_fact");
 pub(super) const SETTLED_BEFORE: &str = sql!("settled_before");
+const IS_ERASED: &str = sql!("is_erased");
 const SETTLE_DEAD_LETTER: &str = sql!("settle_dead_letter");
 const COUNT_DEAD_LETTER: &str = sql!("count_dead_letter");
 
@@ -117,7 +118,14 @@ impl PreparedSettlement {
         if before.exists(connection)? {
             return Ok(Effect::Repeated);
         }
-        self.record(connection, false)?;
+        let erased = bound!(
+            IS_ERASED,
+            account_id: self.delivery.account_id,
+            event_id: self.delivery.event_id,
+        );
+        if !erased.exists(connection)? {
+            self.record(connection, false)?;
+        }
         Ok(Effect::Nothing)
     }
 
@@ -340,18 +348,22 @@ fn switch(
             Consequence::Pauses => bound!(MAY_BE_PAUSED, id: id).first(connection, |it| Ok(it.id()?))?,
         };
         let Some(account) = account else { continue };
-        let version = match versions.get(&account) {
-            Some(version) => *version,
-            None => next_version(connection, account)?,
+        let next = match versions.get(&account) {
+            Some(known) => *known,
+            None => match version(connection, account)? {
+                Some(_) => next_version(connection, account)?,
+                // Nothing of an account that was deleted changes any more.
+                None => continue,
+            },
         };
-        versions.insert(account, version);
+        versions.insert(account, next);
         match consequence {
             Consequence::Disables => {
                 let note = OperationalNote::of_disabled(account, id, "gone", now);
                 operational_events::note(connection, &note)?;
-                bound!(DISABLE, id: id, now: now, version: version).execute(connection)?
+                bound!(DISABLE, id: id, now: now, version: next).execute(connection)?
             }
-            Consequence::Pauses => bound!(PAUSE, id: id, now: now, version: version).execute(connection)?,
+            Consequence::Pauses => bound!(PAUSE, id: id, now: now, version: next).execute(connection)?,
         };
     }
     Ok(())

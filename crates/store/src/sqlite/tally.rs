@@ -42,6 +42,11 @@ pub(super) fn went(delivery: &Delivery) {
     note((delivery.account_id, -1, -i64::from(delivery.payload_bytes)));
 }
 
+/// So many deliveries were taken from the queue, with payloads of so many bytes.
+pub(super) fn erased(account: AccountId, rows: usize, payload_bytes: i64) {
+    note((account, -(rows as i64), -payload_bytes));
+}
+
 fn note(change: Change) {
     PENDING.with_borrow_mut(|pending| pending.push(change));
 }

@@ -5,6 +5,7 @@ mod backup;
 mod damage;
 mod dead_letters;
 mod disk;
+mod erasure;
 mod expand;
 mod file_lock;
 mod idempotency;

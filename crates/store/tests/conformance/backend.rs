@@ -3,7 +3,7 @@
 use crate::fixtures::World;
 use domain::{
     audit::AuditRecord,
-    id::{AuditId, DeliveryId, EventId, NodeId},
+    id::{AccountId, AuditId, DeliveryId, EventId, NodeId},
     member::Role,
     time::{Clock, Timestamp},
 };
@@ -204,6 +204,47 @@ impl Outside {
             _ => format!("update audit_entries set {set} where id = ?1"),
         };
         self.damage(&sql, id.uuid()).await;
+    }
+
+    /// How many rows each table has that says whose its rows are. Which ones these are is read from the schema; the model
+    /// in memory has none.
+    pub(crate) async fn rows_of(&self, account: AccountId) -> Vec<(String, i64)> {
+        match self {
+            Self::Memory(_) => Vec::new(),
+            Self::Sqlite(path) => {
+                let connection = rusqlite::Connection::open(path).expect("the file");
+                let tables = "select m.name from sqlite_master m join pragma_table_info(m.name) c \
+                              where m.type = 'table' and c.name = 'account_id' \
+                              union select 'accounts' order by 1";
+                let mut tables = connection.prepare(tables).expect("a statement");
+                let tables = tables.query_map([], |row| row.get::<_, String>(0)).expect("tables");
+                let count = |table: String| {
+                    let key = if table == "accounts" { "id" } else { "account_id" };
+                    let sql = format!("select count(*) from {table} where {key} = ?1");
+                    let id = account.bytes();
+                    (table, connection.query_row(&sql, [id], |row| row.get(0)).expect("a count"))
+                };
+                tables.map(|table| count(table.expect("a name"))).collect()
+            }
+            Self::Postgres { schema, .. } => {
+                let (client, connection) =
+                    tokio_postgres::connect(&server(), tokio_postgres::NoTls).await.expect("the server");
+                tokio::spawn(connection);
+                let tables = "select c.relname::text from pg_class c join pg_attribute a on a.attrelid = c.oid \
+                              where c.relnamespace = $1::text::regnamespace and c.relkind in ('r', 'p') \
+                              and not c.relispartition and a.attname = 'account_id' \
+                              union select 'accounts' order by 1";
+                let mut counts = Vec::new();
+                for row in client.query(tables, &[schema]).await.expect("tables") {
+                    let table: String = row.get(0);
+                    let key = if table == "accounts" { "id" } else { "account_id" };
+                    let sql = format!("select count(*) from {schema}.{table} where {key} = $1");
+                    let count = client.query_one(&sql, &[&account.uuid()]).await.expect("a count").get(0);
+                    counts.push((table, count));
+                }
+                counts
+            }
+        }
     }
 
     async fn delete(&self, table: &str, column: &str, id: uuid::Uuid) {

@@ -11,6 +11,7 @@ mod backfill;
 mod backlog;
 mod catalog;
 mod dead_letters;
+mod erasure;
 mod expand;
 mod feed;
 mod fixtures;
@@ -463,6 +464,7 @@ macro_rules! kept_by {
                 the_newest_word_about_a_lane_counts,
                 old_words_are_not_heard,
                 lanes_are_answered_in_the_order_asked_for,
+                of_a_destination_that_is_gone_nothing_is_kept,
             }
             promises! {
                 $backend, test_sends:
@@ -470,6 +472,21 @@ macro_rules! kept_by {
                 the_answer_to_a_test_is_read_as_it_was_given,
                 a_test_that_was_forgotten_stays_so,
                 what_nobody_waits_for_any_more_is_forgotten,
+            }
+            promises! {
+                $backend, erasure:
+                a_deleted_account_is_none,
+                nothing_is_accepted_for_a_deleted_account,
+                deleting_again_changes_nothing,
+                everything_of_an_account_is_erased_and_nothing_of_another,
+                a_late_word_about_a_deleted_account_is_not_kept,
+                an_earlier_term_erases_nothing,
+                what_was_stopped_in_the_middle_goes_on,
+                an_erased_payload_is_gone_and_the_event_is_not,
+                a_payload_in_use_is_not_erased,
+                of_an_erased_payload_nothing_is_made_again,
+                answers_are_erased_in_steps,
+                a_late_answer_to_an_erased_payload_is_not_kept,
             }
             promises! {
                 $backend, wakes:

@@ -140,11 +140,11 @@ impl ChunkWork<'_> {
         events: &[BackfillEvent],
         cursor: &mut Option<BackfillCursor>,
     ) -> Result<bool, StoreError> {
-        for BackfillEvent { event, expanding } in events {
+        for BackfillEvent { event, expanding, erased } in events {
             let behind = cursor.filter(|cursor| cursor.event_id == event.id);
             let behind = behind.and_then(|cursor| cursor.destination_id);
-            let walked = match expanding {
-                // Its expansion makes what it is for; the rest is for another backfill.
+            // Its expansion makes what it is for; the rest is for another backfill. And without a payload nothing is sent.
+            let walked = match *expanding || *erased {
                 true => EventWalked::Gone,
                 false => self.event(pages, event, behind).await?,
             };

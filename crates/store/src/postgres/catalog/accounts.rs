@@ -26,19 +26,22 @@ static LOCK_ACCOUNTS: LazyLock<Statement> = sql!(
     "lock_accounts": "select pg_advisory_xact_lock(1885430627, hashtext(coalesce(current_schema(), '')))"
 );
 static COUNT_ACCOUNTS: LazyLock<Statement> =
-    sql!("count_accounts": "select count(*) as count from (select 1 from accounts limit :limit) some");
+    sql!("count_accounts": "select count(*) as count from (select 1 from accounts where deleted_at is null limit :limit) some");
 static ACCOUNT_DOCUMENT: LazyLock<Statement> =
-    sql!("account_document": "select doc from accounts where id = :id");
-static ACCOUNT: LazyLock<Statement> = sql!("account": "select doc, version from accounts where id = :id");
+    sql!("account_document": "select doc from accounts where id = :id and deleted_at is null");
+static ACCOUNT: LazyLock<Statement> = sql!("account": "select doc, version from accounts where id = :id and deleted_at is null");
 static ACCOUNT_BY_UID: LazyLock<Statement> =
-    sql!("account_by_uid": "select doc, version from accounts where uid = :uid");
+    sql!("account_by_uid": "select doc, version from accounts where uid = :uid and deleted_at is null");
 static ACCOUNTS: LazyLock<Statement> = sql!("accounts");
 static FIRST_ACCOUNT: LazyLock<Statement> =
-    sql!("first_account": "select doc, version from accounts order by id limit 1");
+    sql!("first_account": "select doc, version from accounts where deleted_at is null order by id limit 1");
 static UPDATE_ACCOUNT: LazyLock<Statement> =
     sql!("update_account": "update accounts set uid = :uid, doc = :doc where id = :id");
 static NEXT_VERSION: LazyLock<Statement> = sql!(
-    "next_version": "update accounts set version = version + 1 where id = :account_id returning version"
+    "next_version": "update accounts set version = version + 1 where id = :account_id and deleted_at is null returning version"
+);
+static LOCK_ACCOUNT: LazyLock<Statement> = sql!(
+    "lock_account": "select from accounts where id = :account_id and deleted_at is null for share"
 );
 static CHANGES: LazyLock<Statement> = sql!("changes");
 static NUMBERINGS: LazyLock<Statement> = sql!("numberings");
@@ -123,13 +126,22 @@ pub(super) async fn update(
 }
 
 /// The version of the change that is being made. Holds the account's row until the transaction ends.
-pub(super) async fn next_version(
+pub(in super::super) async fn next_version(
     transaction: &Transaction<'_>,
     account: AccountId,
     what: &'static str,
 ) -> Result<i64, StoreError> {
     let rows = transaction.run(&NEXT_VERSION, params![account_id: account.uuid() => UUID]).await?;
     rows.first_value("version")?.ok_or(StoreError::NotFound { what })
+}
+
+/// That it is there, and is not deleted before the transaction ends: for what is written without a version.
+pub(in super::super) async fn lock(
+    transaction: &Transaction<'_>,
+    account: AccountId,
+) -> Result<(), StoreError> {
+    let found = transaction.run(&LOCK_ACCOUNT, params![account_id: account.uuid() => UUID]).await?;
+    if found.is_empty() { Err(StoreError::NotFound { what: "account" }) } else { Ok(()) }
 }
 
 pub(super) async fn changes(

@@ -7,7 +7,7 @@ use super::{
         rows::{Cells, Doc, Unreadable},
         statement::{Statement, params, sql},
     },
-    document, micros,
+    accounts, document, micros,
 };
 use crate::{Page, StoreError, damage};
 use domain::{
@@ -39,6 +39,9 @@ pub(super) async fn create(
     ];
     let transaction = connection.begin().await?;
     let created = async {
+        if let Some(account) = key.account_id {
+            accounts::lock(&transaction, account).await?;
+        }
         transaction.run(&INSERT_API_KEY, params).await?;
         audit_log::append(&transaction, key.account_id, audit).await
     };

@@ -127,9 +127,16 @@ pub(super) async fn payload_size(
     let params = params![account_id: account.uuid() => UUID, event_id: id.uuid() => UUID];
     let found = connection.read(&PAYLOAD_SIZE, params).await?.first(|cells| {
         let (accepted, kept): (u32, u32) = (cells.get("size_bytes")?, cells.get("kept_bytes")?);
-        Ok(PayloadSize { accepted: accepted as usize, kept: kept as usize })
+        let size = PayloadSize { accepted: accepted as usize, kept: kept as usize };
+        Ok(is_there(cells)?.map(|()| size))
     })?;
-    found.ok_or(StoreError::NotFound { what: "event" })
+    found.ok_or(StoreError::NotFound { what: "event" })?
+}
+
+/// Whether the payload was not erased.
+fn is_there(cells: &mut Cells<'_, '_>) -> Result<Result<(), StoreError>, Unreadable> {
+    let erased_at: Option<Timestamp> = cells.get("payload_erased_at")?;
+    Ok(erased_at.map_or(Ok(()), |_| Err(StoreError::PayloadErased)))
 }
 
 pub(super) async fn kept_payload(
@@ -141,7 +148,8 @@ pub(super) async fn kept_payload(
     let found = connection.read(&KEPT_PAYLOAD, params).await?.first(|cells| {
         let (content_type, size): (_, u32) = (cells.get("content_type")?, cells.get("size_bytes")?);
         let kept = Bytes::copy_from_slice(cells.get("payload")?);
-        Ok(KeptPayload::new(content_type, size as usize, kept, cells.get("payload_crc")?))
+        let crc = cells.get("payload_crc")?;
+        Ok(is_there(cells)?.and_then(|()| KeptPayload::new(content_type, size as usize, kept, crc)))
     })?;
     found.ok_or(StoreError::NotFound { what: "event" })?
 }
@@ -167,6 +175,7 @@ struct SizedEvent {
     /// None while an expansion makes them.
     deliveries: Option<u32>,
     other_routes: Vec<RouteId>,
+    payload_erased_at: Option<Timestamp>,
 }
 
 impl PageRow for SizedEvent {
@@ -179,7 +188,8 @@ fn sized(cells: &mut Cells<'_, '_>) -> Result<SizedEvent, Unreadable> {
     let (size_bytes, deliveries) = (cells.get("size_bytes")?, cells.get("deliveries")?);
     let other_routes = other_routes::unpacked(cells.get("other_routes")?);
     let event = Event { tags: tags::read(cells.get("tags")?), ..rows::event(cells)? };
-    Ok(SizedEvent { event, size_bytes, deliveries, other_routes })
+    let payload_erased_at = cells.get("payload_erased_at")?;
+    Ok(SizedEvent { event, size_bytes, deliveries, other_routes, payload_erased_at })
 }
 
 /// With how far their fan-outs are. In a statement of its own: the events tell in which days their deliveries can be,
@@ -196,6 +206,7 @@ async fn records(
         size_bytes: sized.size_bytes.into(),
         fanout: counts.of(sized.deliveries, at_most),
         other_routes: sized.other_routes,
+        payload_erased_at: sized.payload_erased_at,
     };
     Ok(found.into_iter().zip(counts).map(record).collect())
 }

@@ -6,7 +6,7 @@
 with current as materialized (
     select a.id, a.version
     from unnest(:current_account_id, :current_version) as a (id, version)
-    where a.version = (select accounts.version from accounts where accounts.id = a.id)
+    where a.version = (select accounts.version from accounts where accounts.id = a.id and accounts.deleted_at is null)
 ),
 keys as (
     insert into idempotency (scope, key_hash, body_hash, event_id, deliveries, created_at)

@@ -1,6 +1,6 @@
 -- One row per event, in order.
 select exists (select from events where events.id = lost.id) as known,
-       (select accounts.version from accounts where accounts.id = lost.account_id) as account_version,
+       (select accounts.version from accounts where accounts.id = lost.account_id and accounts.deleted_at is null) as account_version,
        used.event_id,
        coalesce(used.deliveries, (select events.deliveries from events where events.id = used.event_id)) as deliveries,
        used.body_hash

@@ -4,7 +4,7 @@
 with current as materialized (
     select a.id, a.version
     from unnest(:current_account_id, :current_version) as a (id, version)
-    where a.version = (select accounts.version from accounts where accounts.id = a.id)
+    where a.version = (select accounts.version from accounts where accounts.id = a.id and accounts.deleted_at is null)
 ),
 written as (
     insert into events (id, account_id, source_id, type, idempotency_key, content_type, headers, payload,

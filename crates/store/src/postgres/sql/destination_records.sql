@@ -3,8 +3,9 @@ select d.doc, d.version, d.paused_at, d.resumed_at, d.disabled_at, d.disabled_re
        d.probed_at, d.account_id, d.shard, a.doc, r.docs, r.versions, a.version, g.doc, g.updated_at
 from unnest(:destination_ids) with ordinality as asked (id, place)
 left join lateral (
-    select *
+    select destinations.*
     from destinations
+    join accounts on accounts.id = destinations.account_id and accounts.deleted_at is null   -- else as good as gone
     where destinations.id = asked.id
     limit 1
 ) d on true

@@ -3,7 +3,7 @@
 with scan as materialized (
     select e.id, e.account_id, e.source_id, e.type, e.idempotency_key, e.content_type, e.headers, e.ordering_key,
            e.metadata, e.received_at, e.deliver_at, e.deliveries, e.size_bytes, e.other_routes,
-           e.tags,
+           e.tags, e.payload_erased_at,
            row_number() over (order by e.id desc) as place
     from events e
     where e.account_id = :account_id

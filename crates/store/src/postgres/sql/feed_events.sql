@@ -13,6 +13,7 @@ from (
     from moment, events
     where events.account_id = any(:account_ids)
       and events.id >= :from_event_id
+      and events.payload_erased_at is null                    -- it was written again by that
 ) e
 where e.written_by >= :seen_oldest
   and (e.written_by >= :seen_next or e.written_by = any(:seen_open))

@@ -18,6 +18,7 @@ fresh as materialized (
           and (:below_attempt_id::uuid is null or attempts.attempt_id < :below_attempt_id)
           and attempts.account_id = any(:account_ids)
           and not attempts.late
+          and attempts.answer_erased is not true              -- it was written again by that
     ) a
     where a.written_by >= :seen_oldest
       and (a.written_by >= :seen_next or a.written_by = any(:seen_open))

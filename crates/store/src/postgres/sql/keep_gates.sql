@@ -17,6 +17,8 @@ kept as (
     select words.destination_id, words.doc, :now
     from words, me
     where words.doc is not null
+      -- Nothing is kept of a destination that was erased.
+      and (select true from destinations where destinations.id = words.destination_id limit 1)
     order by words.destination_id
     on conflict (destination_id) do update set doc = excluded.doc, updated_at = excluded.updated_at
     where gates.updated_at <= excluded.updated_at
@@ -36,6 +38,7 @@ select h.destination_id, h.since, h.reason, h.until, h.detail, h.step, h.ended_a
 from unnest(:hold_destination_id, :hold_since, :hold_reason, :hold_until, :hold_detail, :hold_step, :hold_ended_at)
         as h (destination_id, since, reason, until, detail, step, ended_at),
      me
+where (select true from destinations where destinations.id = h.destination_id limit 1)
 order by 1, 2, 3
 on conflict (destination_id, since, reason) do update
 set until = excluded.until, detail = excluded.detail, step = excluded.step, ended_at = excluded.ended_at,

@@ -1,4 +1,5 @@
--- First deliveries to destinations that never had the event. One that is gone, or whose expansion is under way, has none.
+-- First deliveries to destinations that never had the event. One that is gone, whose payload is, or whose
+-- expansion is under way, has none.
 with d as materialized (
     select d.*, e.account_id, e.size_bytes, e.deliver_at
     from unnest(:event_id, :delivery_id, :shard, :destination_id, :route_id, :track, :rank, :due_at, :created_at,
@@ -8,6 +9,7 @@ with d as materialized (
         select events.account_id, events.size_bytes, events.deliver_at
         from events
         where events.id = d.event_id and events.account_id = :account_id and events.deliveries is not null
+          and events.payload_erased_at is null
         limit 1
     ) e
 ),

@@ -1,6 +1,6 @@
 /* posthaste:replay */
--- An origin that this replay has had already, and an event that has had its time, give none. An event's row is locked:
--- retention either comes first or finds what waits.
+-- An origin that this replay has had already, and an event that has had its time or its payload, give none. An event's row
+-- is locked: retention, or whoever erases its payload, either comes first or finds what waits.
 with d as materialized (
     select d.*, e.account_id, e.size_bytes
     from unnest(:origin, :event_id, :delivery_id, :shard, :destination_id, :route_id, :track, :rank, :due_at, :created_at,
@@ -9,7 +9,7 @@ with d as materialized (
     cross join lateral (
         select events.account_id, events.size_bytes
         from events
-        where events.id = d.event_id
+        where events.id = d.event_id and events.payload_erased_at is null
         limit 1
         for key share
     ) e

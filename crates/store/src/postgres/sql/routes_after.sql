@@ -13,5 +13,5 @@ left join lateral (
     order by routes.account_id, routes.destination_id, routes.id   -- as the index has them, from here on
     limit :limit
 ) r on true
-where a.id = :account_id
+where a.id = :account_id and a.deleted_at is null
 order by r.destination_id, r.id

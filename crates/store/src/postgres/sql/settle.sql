@@ -53,5 +53,12 @@ from (
     from c
     offset 0                                                    -- computed once a row
 ) c
+where c.gone
+   or c.moved
+   -- Late. Nothing more is written of what was an account's, or of the answers to an event whose payload was erased.
+   or (
+       (select true from accounts a where a.id = c.account_id and a.deleted_at is not null limit 1) is null
+       and (select true from events e where e.id = c.event_id and e.payload_erased_at is not null limit 1) is null
+   )
 on conflict do nothing                                          -- a batch that is run again
 returning attempt_id, late

@@ -1,3 +1,4 @@
-select doc, version, token_hash
-from sources
-where token_hash = :token_hash and deleted_at is null
+select s.doc, s.version, s.token_hash
+from sources s
+join accounts a on a.id = s.account_id and a.deleted_at is null
+where s.token_hash = :token_hash and s.deleted_at is null

@@ -15,15 +15,15 @@ fresh as materialized (
     from (
         select moment.next - ((moment.next - a.xmin::text::bigint) & 4294967295) as written_by, a.number, a.outcome,
                a.http_status, a.duration_us, a.ending, a.reason, a.account_id, a.destination_id, a.started_at,
-               a.delivery_id
+               a.delivery_id, a.answer_erased
         from moment, attempts a
         where a.attempt_id >= :from_attempt_id and a.attempt_id < :below_attempt_id
           and a.delivery_id >= :from_delivery_id
           and (moment.oldest is null or age(a.xmin) <= moment.oldest)
     ) f
     where :seen_next::bigint is null
-       or f.written_by >= :seen_next
-       or f.written_by = any(:seen_open)
+       or f.answer_erased is not true                           -- else it was written again by that
+          and (f.written_by >= :seen_next or f.written_by = any(:seen_open))
     group by 1, 2, 3, 4, 5, 6, 8, 9, 10
 )
 select moment.snapshot, fresh.*

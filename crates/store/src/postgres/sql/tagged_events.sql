@@ -19,7 +19,7 @@ with scan as materialized (
 ),
 page as (
     select e.id, e.account_id, e.source_id, e.type, e.idempotency_key, e.content_type, e.headers, e.ordering_key,
-           e.metadata, e.received_at, e.deliver_at, e.deliveries, e.size_bytes, e.other_routes, e.tags, w.place
+           e.metadata, e.received_at, e.deliver_at, e.deliveries, e.size_bytes, e.other_routes, e.tags, e.payload_erased_at, w.place
     from scan w
     cross join lateral (select events.* from events where events.id = w.id limit 1) e
     where w.place <= :look_at

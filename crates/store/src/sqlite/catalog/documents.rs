@@ -146,7 +146,8 @@ pub(super) fn delete<D: StoredDocument>(
 
 pub(super) fn source_by_token(connection: &Connection, token_hash: &[u8]) -> Result<Option<Source>, Trouble> {
     bound!(
-        "select version, doc, token_hash from sources where token_hash = :token_hash and deleted_at is null",
+        "select version, doc, token_hash from sources where token_hash = :token_hash and deleted_at is null \
+         and exists (select 1 from accounts a where a.id = sources.account_id and a.deleted_at is null)",
         token_hash: token_hash,
     )
     .first(connection, Source::read)

@@ -153,8 +153,9 @@ pub(in super::super) fn backfill(
             let expanding = columns.get::<Option<u32>>()?.is_none();
             let _other_routes = columns.optional_blob()?;
             let event = Event { tags: tags::read(columns.optional_text()?), ..event };
+            let erased = columns.optional_time()?.is_some();
             if walk.selection.wants(&event) {
-                found.events.push(BackfillEvent { event, expanding });
+                found.events.push(BackfillEvent { event, expanding, erased });
             }
         }
         Ok(ControlFlow::Continue(()))
@@ -204,7 +205,8 @@ pub(super) fn payload_size(
 ) -> Result<PayloadSize, Trouble> {
     bound!(PAYLOAD_SIZE, id: id, account_id: account)
         .first(connection, |columns| {
-            Ok(PayloadSize { accepted: columns.count()? as usize, kept: columns.count()? as usize })
+            let size = PayloadSize { accepted: columns.count()? as usize, kept: columns.count()? as usize };
+            is_there(columns).map(|()| size)
         })?
         .ok_or(StoreError::NotFound { what: "event" }.into())
 }
@@ -217,10 +219,19 @@ pub(super) fn kept_payload(
     bound!(KEPT_PAYLOAD, id: id, account_id: account)
         .first(connection, |columns| {
             let (content_type, size) = (columns.get()?, columns.count()? as usize);
-            let kept = Bytes::copy_from_slice(columns.blob()?);
-            Ok(KeptPayload::new(content_type, size, kept, columns.get()?)?)
+            let (kept, crc) = (Bytes::copy_from_slice(columns.blob()?), columns.get()?);
+            is_there(columns)?;
+            Ok(KeptPayload::new(content_type, size, kept, crc)?)
         })?
         .ok_or(StoreError::NotFound { what: "event" }.into())
+}
+
+/// `payload_erased_at`
+fn is_there(columns: &mut Columns<'_>) -> Result<(), Trouble> {
+    match columns.optional_time()? {
+        None => Ok(()),
+        Some(_) => Err(StoreError::PayloadErased.into()),
+    }
 }
 
 pub(super) fn with_payload(
@@ -247,8 +258,9 @@ fn record(
     let (size_bytes, total) = (columns.count()?, columns.get()?);
     let other_routes = other_routes::unpacked(columns.optional_blob()?);
     let event = Event { tags: tags::read(columns.optional_text()?), ..event };
+    let payload_erased_at = columns.optional_time()?;
     let fanout = fanout(connection, event.id, total, at_most)?;
-    Ok(EventRecord { event, size_bytes, fanout, other_routes })
+    Ok(EventRecord { event, size_bytes, fanout, other_routes, payload_erased_at })
 }
 
 /// `total` is null while an expansion makes them.

@@ -26,5 +26,6 @@ select
     else 1
   end,
   e.id, e.account_id, e.source_id, e.type, e.idempotency_key, e.content_type, e.ordering_key, e.received_at, e.deliver_at,
-  e.headers, e.metadata, e.size_bytes, e.deliveries, e.other_routes, e.tags
+  e.headers, e.metadata, e.size_bytes, e.deliveries, e.other_routes, e.tags,
+  e.payload_erased_at
 from events e

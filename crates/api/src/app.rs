@@ -449,6 +449,7 @@ impl App {
             self.sources.forget(account);
             self.keys.forget_of(account);
             self.acted_for.retain(|id, ()| *id != account);
+            self.acted_for_uids.retain(|_, id| *id != account);
             self.data_keys.retain(|id, _| *id != account);
         }
         self.defaults_written(account, deleted).await

@@ -91,7 +91,9 @@ impl AccountCtx {
         match known {
             Ok(Some(known)) if known.key.id != self.key.key.id || known.usable(app.now()).is_err() => true,
             // An operator's outlives the account that it acts for.
-            Ok(Some(_)) => matches!(app.store.account(self.account_id).await, Err(StoreError::NotFound { .. })),
+            Ok(Some(_)) => {
+                matches!(app.store.account(self.account_id).await, Err(StoreError::NotFound { .. }))
+            }
             Ok(None) => true,
             Err(_) => false,
         }

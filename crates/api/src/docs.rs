@@ -93,7 +93,9 @@ const fn advice(code: Code) -> &'static str {
              without it."
         }
         Code::PayloadErased => "Somebody has erased it. The event is still there, without its payload.",
-        Code::PayloadInUse => "A delivery of the event waits, is under way or is yet to be made. Cancel it, or wait for its end.",
+        Code::PayloadInUse => {
+            "A delivery of the event waits, is under way or is yet to be made. Cancel it, or wait for its end."
+        }
         Code::AccountInUse => "The setting `operations.account` names it. Name another account there first.",
         Code::Pruned => "It is older than the account's retention.",
         Code::VersionMismatch => {

@@ -5,7 +5,9 @@
 //! that a key without the scope learns nothing of which uids there are.
 
 use crate::{app::App, error::ApiError, query::Parameters, validate::is_uid};
-use contract::{AuditQuery, DeadLetterGroupQuery, DeliveryQuery, DestinationQuery, EventQuery, NameQuery, StreamQuery};
+use contract::{
+    AuditQuery, DeadLetterGroupQuery, DeliveryQuery, DestinationQuery, EventQuery, NameQuery, StreamQuery,
+};
 use domain::{
     id::{AccountId, ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId, TypedId},
     limits,

@@ -28,7 +28,8 @@ mod stats;
 mod stream;
 
 pub use account::{
-    AccountView, DefaultsInput, DefaultsView, ErasureView, NewAccount, OwnAccountInput, QuotasInput, QuotasView, RetrySettingsView,
+    AccountView, DefaultsInput, DefaultsView, ErasureView, NewAccount, OwnAccountInput, QuotasInput,
+    QuotasView, RetrySettingsView,
 };
 pub use api_key::{ApiKeyInput, ApiKeyView, NewApiKeyView};
 pub use attempt::{AttemptErrorView, AttemptView, RequestView, ResponseView, TimingView};

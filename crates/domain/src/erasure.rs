@@ -39,8 +39,7 @@ mod tests {
 
     #[test]
     fn every_phase_comes_once() {
-        let phases: Vec<_> =
-            std::iter::successors(Some(ErasurePhase::FIRST), |phase| phase.next()).collect();
+        let phases: Vec<_> = std::iter::successors(Some(ErasurePhase::FIRST), |phase| phase.next()).collect();
         assert_eq!(phases, ErasurePhase::ALL);
     }
 }

@@ -32,8 +32,8 @@ mod waiting;
 mod wakes;
 
 use crate::{
-    AskedTest, AttemptRecord, ChainOwner, Chore, Erasure, Expansion, KeptGate, LaneRow, NodeRecord, Resolution,
-    RollupKind, RollupMark, StoreError, Term, TestProgress, checksum, feed::FeedSignal,
+    AskedTest, AttemptRecord, ChainOwner, Chore, Erasure, Expansion, KeptGate, LaneRow, NodeRecord,
+    Resolution, RollupKind, RollupMark, StoreError, Term, TestProgress, checksum, feed::FeedSignal,
 };
 use audit_log::KeptChain;
 use domain::{

@@ -37,7 +37,12 @@ pub(crate) fn erased_account(erasure: &Erasure) -> AccountView {
         erased_rows: erasure.erased_rows,
         finished_at: erasure.finished_at,
     };
-    AccountView { retention_days: 0, updated_at: erasure.requested_at, erasure: Some(shown), ..account(&left) }
+    AccountView {
+        retention_days: 0,
+        updated_at: erasure.requested_at,
+        erasure: Some(shown),
+        ..account(&left)
+    }
 }
 
 /// Null where nothing is said.

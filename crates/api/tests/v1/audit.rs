@@ -44,7 +44,12 @@ async fn prepare(world: &World, operation: &str, path: &str) -> Asked {
         }
         "delete_account" => {
             operator = true;
-            let made = world.ask_as(&world.operator_key, Method::POST, "/v1/accounts", Some(json!({ "name": "Gone" })));
+            let made = world.ask_as(
+                &world.operator_key,
+                Method::POST,
+                "/v1/accounts",
+                Some(json!({ "name": "Gone" })),
+            );
             Some(text(&made.await.expect(201)["id"]))
         }
         "erase_event_payload" => Some(world.publish("nobody.cares", json!({})).await),

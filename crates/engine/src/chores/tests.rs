@@ -22,8 +22,8 @@ use domain::{
 };
 use std::{sync::Arc, time::Duration};
 use store::{
-    Catalog as _, Chore, Committed, Erasures as _, History as _, Ingest as _, LaneRollup, LaneRollups as _, NewEvent,
-    PreparedEvent, RollupKind, RollupMark, Rollups as _, Store, memory::MemoryStore,
+    Catalog as _, Chore, Committed, Erasures as _, History as _, Ingest as _, LaneRollup, LaneRollups as _,
+    NewEvent, PreparedEvent, RollupKind, RollupMark, Rollups as _, Store, memory::MemoryStore,
 };
 use tokio::{task::JoinHandle, time::Instant};
 
@@ -314,7 +314,10 @@ async fn a_deleted_account_is_erased_whoever_does_it() {
     tokio::time::sleep(limits::LEASE + limits::ERASURE_QUIET + limits::ERASE_EVERY * 3).await;
     let ended = world.store.erasure(world.account.id).await.expect("it has ended");
     let finished_at = ended.finished_at.expect("all of it is gone");
-    assert!(finished_at.since(requested_at) >= limits::ERASURE_QUIET, "not before what was under way has landed");
+    assert!(
+        finished_at.since(requested_at) >= limits::ERASURE_QUIET,
+        "not before what was under way has landed"
+    );
     assert!(ended.erased_rows >= 450, "{ended:?}");
     assert!(world.store.open_erasures(1).await.expect("read").is_empty());
 }

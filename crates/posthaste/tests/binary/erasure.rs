@@ -34,7 +34,10 @@ async fn an_account_is_erased_though_the_node_is_killed(database: Database) {
     let receiver = Receiver::local(Reply::ok().after(Duration::from_secs(120)));
     deliver_to(&client, &receiver.url("/hook")).await;
     for n in 0..EVENTS {
-        client.publish(&Publish::json("order.paid", format!("{{\"n\":{n}}}")).unwrap()).await.expect("accepted");
+        client
+            .publish(&Publish::json("order.paid", format!("{{\"n\":{n}}}")).unwrap())
+            .await
+            .expect("accepted");
     }
     timeout(LONG, async {
         while receiver.total() == 0 {

@@ -86,7 +86,8 @@ impl Place {
     /// schema.
     pub(crate) async fn rows_of(&self, account: AccountId) -> Vec<(String, i64)> {
         let Some(database) = &self.database else {
-            let connection = rusqlite::Connection::open(self.data_dir().join("posthaste.db")).expect("the file");
+            let connection =
+                rusqlite::Connection::open(self.data_dir().join("posthaste.db")).expect("the file");
             let tables = "select distinct m.name from sqlite_master m join pragma_table_info(m.name) c \
                           where m.type = 'table' and c.name = 'account_id'";
             let mut tables = connection.prepare(tables).expect("a statement");
@@ -108,7 +109,8 @@ impl Place {
         let mut counts = Vec::new();
         for row in client.query(tables, &[&schema]).await.expect("tables") {
             let table: String = row.get(0);
-            let sql = format!("select count(*) from {schema}.{table} where account_id = '{}'", account.uuid());
+            let sql =
+                format!("select count(*) from {schema}.{table} where account_id = '{}'", account.uuid());
             counts.push((table, client.query_one(&sql, &[]).await.expect("a count").get(0)));
         }
         counts

@@ -214,11 +214,7 @@ impl Tables {
 }
 
 /// How many of those that go went: at most so many.
-fn remove<K: Ord + Clone, V>(
-    map: &mut BTreeMap<K, V>,
-    most: usize,
-    goes: impl Fn(&K, &V) -> bool,
-) -> usize {
+fn remove<K: Ord + Clone, V>(map: &mut BTreeMap<K, V>, most: usize, goes: impl Fn(&K, &V) -> bool) -> usize {
     let going: Vec<K> =
         map.iter().filter(|(key, value)| goes(key, value)).map(|(key, _)| key.clone()).take(most).collect();
     going.iter().for_each(|key| drop(map.remove(key)));

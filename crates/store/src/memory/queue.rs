@@ -188,7 +188,10 @@ impl Tables {
         if let Some(row) = row {
             self.move_on(row, settlement);
         }
-        let erased = self.events.get(&settlement.delivery.event_id).is_some_and(|kept| kept.payload_erased_at.is_some());
+        let erased = self
+            .events
+            .get(&settlement.delivery.event_id)
+            .is_some_and(|kept| kept.payload_erased_at.is_some());
         if let Fact::Attempted(attempt) = &settlement.fact
             && (moved || !erased && !self.is_deleted(account))
         {

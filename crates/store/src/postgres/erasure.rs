@@ -122,7 +122,8 @@ impl Erasures for PostgresStore {
 
     async fn erasure(&self, id: AccountId) -> Result<Erasure, StoreError> {
         let connection = self.pools.general().await?;
-        let found = connection.read(&ERASURE, params![account_id: id.uuid() => UUID]).await?.first(erasure)?;
+        let found =
+            connection.read(&ERASURE, params![account_id: id.uuid() => UUID]).await?.first(erasure)?;
         found.ok_or(StoreError::NotFound { what: "account" })
     }
 

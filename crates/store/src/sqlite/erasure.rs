@@ -32,7 +32,14 @@ const ATTEMPTS_OF_DESTINATIONS: &str = sql!("attempts_of_destinations");
 macro_rules! erase_rows {
     ($table:literal, $key:literal) => {
         concat!(
-            "delete from ", $table, " where (", $key, ") in (select ", $key, " from ", $table,
+            "delete from ",
+            $table,
+            " where (",
+            $key,
+            ") in (select ",
+            $key,
+            " from ",
+            $table,
             " where account_id = :account_id limit :limit)"
         )
     };
@@ -48,11 +55,7 @@ pub(super) const TABLES: &[(ErasurePhase, &str, &str)] = &[
     (ErasurePhase::Routes, "routes", erase_rows!("routes", "id")),
     (ErasurePhase::Sources, "sources", erase_rows!("sources", "id")),
     (ErasurePhase::Sources, "api_keys", erase_rows!("api_keys", "id")),
-    (
-        ErasurePhase::Sums,
-        "rollups",
-        erase_rows!("rollups", "account_id, destination_id, span, starts_at"),
-    ),
+    (ErasurePhase::Sums, "rollups", erase_rows!("rollups", "account_id, destination_id, span, starts_at")),
     (
         ErasurePhase::Sums,
         "dead_letter_counts",
@@ -242,9 +245,9 @@ fn erase(connection: &Connection, step: &ErasureStep) -> Result<usize, Trouble> 
         if rows >= most {
             break;
         }
-        rows += connection
-            .prepare_cached(statement)?
-            .execute(rusqlite::named_params! { ":account_id": account.bytes(), ":limit": (most - rows) as i64 })?;
+        rows += connection.prepare_cached(statement)?.execute(
+            rusqlite::named_params! { ":account_id": account.bytes(), ":limit": (most - rows) as i64 },
+        )?;
     }
     Ok(rows)
 }

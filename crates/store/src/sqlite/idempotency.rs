@@ -200,8 +200,9 @@ impl Keys {
         from: i64,
         limit: usize,
     ) -> Result<(usize, Option<i64>), Trouble> {
-        let end: Option<i64> = bound!("select max(number) from idempotency where number >= :from", from: from)
-            .one(connection, |columns| Ok(columns.get()?))?;
+        let end: Option<i64> =
+            bound!("select max(number) from idempotency where number >= :from", from: from)
+                .one(connection, |columns| Ok(columns.get()?))?;
         let Some(end) = end else { return Ok((0, None)) };
         let begin: i64 =
             bound!("select number from idempotency where number >= :from order by number limit 1", from: from)

@@ -55,7 +55,11 @@ async fn furnished(world: &World) -> (Ground, Delivery) {
     let ground = world.ground().await;
     let account = &ground.account;
     world.source(account).await;
-    world.store.create_api_key(&api_key(Some(account), &format!("k{}", chance())), &audit_entry()).await.unwrap();
+    world
+        .store
+        .create_api_key(&api_key(Some(account), &format!("k{}", chance())), &audit_entry())
+        .await
+        .unwrap();
     for second in 1..4 {
         let tagged = Event { tags: vec!["vip".into()], ..event(account, at(second)) };
         let gone = world.commit_event(tagged, &[&ground.route]).await.remove(0);
@@ -138,7 +142,10 @@ pub(crate) async fn nothing_is_accepted_for_a_deleted_account(world: World) {
     delete(&world, &ground, at(4)).await;
     assert_eq!(world.commit(&matched).await, Committed::NoAccount(account.id), "matched before");
     is_not_found(store.create_source(&crate::fixtures::source(account), &audit_entry()).await, "account");
-    is_not_found(store.create_destination(&crate::fixtures::destination(account), &audit_entry()).await, "account");
+    is_not_found(
+        store.create_destination(&crate::fixtures::destination(account), &audit_entry()).await,
+        "account",
+    );
     is_not_found(store.create_api_key(&api_key(Some(account), "late"), &audit_entry()).await, "account");
     is_not_found(store.create_replay(&new_replay(&ground), &audit_entry()).await, "account");
     is_not_found(store.update_account(account, &audit_entry()).await, "account");
@@ -242,7 +249,15 @@ pub(crate) async fn what_was_stopped_in_the_middle_goes_on(world: World) {
     let open = world.store.open_erasures(10).await.unwrap().remove(0);
     assert_eq!((open.phase, open.erased_rows > 1), (ErasurePhase::Events, true));
     erase(&world, ground.account.id, 1_000).await;
-    assert!(world.store.events(ground.account.id, &EventFilter::default(), first(9)).await.unwrap().rows.is_empty());
+    assert!(
+        world
+            .store
+            .events(ground.account.id, &EventFilter::default(), first(9))
+            .await
+            .unwrap()
+            .rows
+            .is_empty()
+    );
 }
 
 // --- Payloads ------------------------------------------------------------------------------------------------------
@@ -312,7 +327,10 @@ pub(crate) async fn a_payload_in_use_is_not_erased(world: World) {
     assert!(in_use(erase_payload(&world, &delivery, at(2)).await));
     world.move_on(retried(&delivery, at(3), at(4))).await;
     assert!(in_use(erase_payload(&world, &delivery, at(5)).await), "a retry waits");
-    assert_eq!(world.store.event(ground.account.id, delivery.event_id).await.unwrap().payload_erased_at, None);
+    assert_eq!(
+        world.store.event(ground.account.id, delivery.event_id).await.unwrap().payload_erased_at,
+        None
+    );
     let expanding = world.matched(event(&ground.account, at(6)), Vec::new()).await;
     let expanding = NewEvent { expands: true, ..expanding };
     assert_eq!(world.commit(&expanding).await, Committed::New);
@@ -379,5 +397,8 @@ pub(crate) async fn a_late_answer_to_an_erased_payload_is_not_kept(world: World)
     assert_eq!(world.settle(&[answered(&delivery, at(2))], at(4)).await, [false]);
     let left = world.store.attempts_of_delivery(ground.account.id, delivery.id, 10).await.unwrap();
     assert!(left.is_empty(), "{left:?}");
-    assert!(limits::ERASURE_QUIET > limits::STORE_STATEMENT, "a statement ends before it is looked at once more");
+    assert!(
+        limits::ERASURE_QUIET > limits::STORE_STATEMENT,
+        "a statement ends before it is looked at once more"
+    );
 }

@@ -298,6 +298,11 @@ pub const STATS_OVER_MAX: Duration = Duration::from_secs(3_650 * 86_400);
 /// What is told unless the client says: of an account, and of a destination.
 pub const STATS_OVER_DEFAULT: Duration = Duration::from_secs(30 * 86_400);
 pub const STATS_OVER_DESTINATION: Duration = Duration::from_secs(86_400);
+/// What a series tells unless the client says, by the minute, the hour and the day; and how many points it has at most.
+pub const SERIES_OVER_MINUTES: Duration = Duration::from_secs(3_600);
+pub const SERIES_OVER_HOURS: Duration = Duration::from_secs(86_400);
+pub const SERIES_OVER_DAYS: Duration = Duration::from_secs(30 * 86_400);
+pub const SERIES_POINTS: usize = 1_500;
 
 // --- Replays --------------------------------------------------------------------------------------------------------
 
@@ -568,6 +573,17 @@ pub const ROLLUP_FANOUTS: usize = 500;
 /// Fewer where they are large: so many deliveries are counted in one statement, or those of one event.
 pub const ROLLUP_FANOUT_DELIVERIES: u64 = 50_000;
 pub const ROLLUP_ROWS: usize = 200;
+/// Destinations, and accounts, of which a node notes in a minute what their lanes were like: those it noted first. What is
+/// beyond is in the account's sum, or in none.
+pub const LANE_ROLLUP_PLACES: usize = 1_000;
+/// Minutes that wait to be written because the store does not answer; the oldest is dropped.
+pub const LANE_ROLLUP_MINUTES_HELD: usize = 5;
+/// Rows that a round counts of lanes that are not in memory as a whole, and lanes that are asked for at a time. Where more
+/// wait, the lanes have their turns, and a backlog that is told is as old as the last one.
+pub const LANE_BACKLOG_ROWS: i64 = 50_000;
+pub const LANE_BACKLOGS_AT_ONCE: usize = 20;
+/// Rows of lanes that one step of summing up reads.
+pub const LANE_ROLLUP_ROWS: usize = 1_000;
 /// Of deliveries older than this, attempts are counted when the hour is summed up, not the minute.
 pub const ROLLUP_DELIVERY_AGE: Duration = Duration::from_secs(8 * 86_400);
 

@@ -1,10 +1,14 @@
 //! Sums of what happened: small enough to keep for ever, and addable, so that a day is made of minutes.
 
+mod lanes;
+
 use crate::{
     delivery::Ending,
+    id::DeliveryId,
     outcome::{DeadReason, Outcome},
     time::Timestamp,
 };
+pub use lanes::{BacklogSample, LaneSums};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -72,6 +76,9 @@ pub struct Sums {
     /// How long attempts took.
     #[serde(skip_serializing_if = "Sketch::is_empty")]
     pub latency: Sketch,
+    /// How long deliveries took that were delivered: from when they were made to the end of their last attempt.
+    #[serde(skip_serializing_if = "Sketch::is_empty")]
+    pub delivery_latency: Sketch,
 }
 
 impl Sums {
@@ -95,6 +102,13 @@ impl Sums {
         self.latency.note(took, count);
     }
 
+    /// One more that was delivered, by an attempt that ended then.
+    pub fn note_delivered(&mut self, delivery: DeliveryId, ended_at: Timestamp) {
+        // To the millisecond: it is what every store can read from an id.
+        let made_at = delivery.made_at().floor(Duration::from_millis(1));
+        self.delivery_latency.note(ended_at.since(made_at), 1);
+    }
+
     pub fn note_endings(&mut self, ending: Ending, count: u64) {
         match ending {
             Ending::Delivered => self.delivered += count,
@@ -112,6 +126,22 @@ impl Sums {
         add_all(&mut self.dead_letters, &other.dead_letters);
         self.cancelled += other.cancelled;
         self.latency.add(&other.latency);
+        self.delivery_latency.add(&other.delivery_latency);
+    }
+
+    /// What is here and not in the other: what has happened since that was summed up.
+    pub fn without(&self, other: &Self) -> Self {
+        Self {
+            events: self.events.saturating_sub(other.events),
+            deliveries: self.deliveries.saturating_sub(other.deliveries),
+            outcomes: less_all(&self.outcomes, &other.outcomes),
+            http_statuses: less_all(&self.http_statuses, &other.http_statuses),
+            delivered: self.delivered.saturating_sub(other.delivered),
+            dead_letters: less_all(&self.dead_letters, &other.dead_letters),
+            cancelled: self.cancelled.saturating_sub(other.cancelled),
+            latency: Sketch(less_all(&self.latency.0, &other.latency.0)),
+            delivery_latency: Sketch(less_all(&self.delivery_latency.0, &other.delivery_latency.0)),
+        }
     }
 }
 
@@ -155,7 +185,7 @@ macro_rules! documents {
     )*};
 }
 
-documents! { Sums FanoutSums }
+documents! { Sums FanoutSums LaneSums }
 
 /// Durations by magnitude: each bucket ends a quarter above the one before, from a millisecond to four days, so a
 /// quantile is off by an eighth at most, and a sketch is never larger than its buckets.
@@ -225,6 +255,11 @@ fn add_all<K: Ord + Copy>(to: &mut BTreeMap<K, u64>, from: &BTreeMap<K, u64>) {
     }
 }
 
+fn less_all<K: Ord + Copy>(of: &BTreeMap<K, u64>, less: &BTreeMap<K, u64>) -> BTreeMap<K, u64> {
+    let left = |(key, count): (&K, &u64)| (*key, count.saturating_sub(less.get(key).copied().unwrap_or(0)));
+    of.iter().map(left).filter(|(_, count)| *count > 0).collect()
+}
+
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
@@ -275,8 +310,12 @@ mod tests {
         one.note_attempts(Outcome::Timeout, None, Duration::from_secs(10), 1);
         one.note_endings(Ending::Delivered, 2);
         one.note_endings(Ending::DeadLetter(DeadReason::Exhausted), 1);
+        let made_at = Timestamp::from_seconds(100);
+        one.note_delivered(DeliveryId::at(made_at, 1), made_at.plus(Duration::from_millis(40)));
         let mut two = one.clone();
         two.add(&one);
+        assert_eq!(two.without(&one), one);
+        assert_eq!(one.without(&two), Sums::default());
         assert_eq!((two.attempts(), two.successes(), two.delivered, two.dead_letter()), (6, 4, 4, 2));
         assert_eq!(Sums::read(&two.doc()), Some(two));
         assert_eq!(Sums::default().doc(), "{}");

@@ -308,6 +308,18 @@ table idempotency
     constraint idempotency_pkey PRIMARY KEY (scope, key_hash)
     index idempotency_by_age USING btree (created_at)
 
+table lane_rollups
+    account_id uuid not null
+    destination_id uuid not null
+    span text not null
+    starts_at bigint not null
+    node_id uuid not null
+    doc text not null
+    constraint lane_rollups_pkey PRIMARY KEY (account_id, destination_id, span, starts_at, node_id)
+    constraint lane_rollups_span_check CHECK ((span = ANY (ARRAY['minute'::text, 'hour'::text, 'day'::text])))
+    index lane_rollups_by_age USING btree (span, starts_at, account_id, destination_id, node_id)
+    with fillfactor=70
+
 table lanes
     destination_id uuid not null
     node_id uuid not null

@@ -279,6 +279,18 @@ CREATE TABLE idempotency_indexed (
     up_to integer not null
 );
 
+CREATE TABLE lane_rollups (
+    account_id blob not null,
+    destination_id blob not null,
+    span text not null check (span in ('minute', 'hour', 'day')),
+    starts_at integer not null,
+    node_id blob not null,
+    doc text not null,
+    primary key (account_id, destination_id, span, starts_at, node_id)
+) without rowid;
+
+CREATE INDEX lane_rollups_age on lane_rollups (span, starts_at, account_id, destination_id, node_id);
+
 CREATE TABLE lanes (
     destination_id blob not null primary key,
     shard integer not null,

@@ -22,6 +22,7 @@ mod feed;
 mod gates;
 mod history;
 mod ingest;
+mod lane_rollups;
 mod lanes;
 mod membership;
 #[cfg(feature = "memory")]
@@ -72,6 +73,7 @@ pub use history::{
     FanoutCounts, GroupKey, History, Listed, SuccessRate,
 };
 pub use ingest::{Committed, IdempotencyKey, Ingest, NewDelivery, NewEvent};
+pub use lane_rollups::{LanePlace, LaneRollup, LaneRollups};
 pub use lanes::{LaneRow, PublishedLanes};
 pub use membership::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roster, RosterStamp, ShardRow};
 pub use open::{OpenError, OpenOptions, open};
@@ -106,6 +108,7 @@ pub trait Store:
     + Feed
     + Retention
     + Rollups
+    + LaneRollups
     + Backlogs
     + Membership
     + Chores
@@ -129,6 +132,7 @@ impl<T> Store for T where
         + Feed
         + Retention
         + Rollups
+        + LaneRollups
         + Backlogs
         + Membership
         + Chores

@@ -16,6 +16,7 @@ mod gates;
 mod history;
 mod ingest;
 mod interruption;
+mod lane_rollups;
 mod lanes;
 mod membership;
 mod operational_events;
@@ -41,6 +42,7 @@ use domain::{
     gate::HoldRecord,
     id::{self, AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId},
     operations::OperationalNote,
+    rollup::Span,
     route::Route,
     source::Source,
     time::{Clock, Timestamp},
@@ -135,6 +137,8 @@ struct Tables {
     chores: BTreeMap<Chore, KeptChore>,
     rollups: BTreeMap<(AccountId, DestinationId, RollupKind, Timestamp), String>,
     marks: BTreeMap<RollupMark, Timestamp>,
+    /// By span, beginning, account, destination and who saw it.
+    lane_rollups: BTreeMap<(Span, Timestamp, AccountId, DestinationId, NodeId), String>,
     audit_chains: BTreeMap<ChainOwner, KeptChain>,
     /// Accounts that are told what Posthaste tells of itself, and the one that is told of all.
     told_accounts: BTreeSet<AccountId>,

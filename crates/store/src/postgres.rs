@@ -17,6 +17,7 @@ mod feed;
 mod gates;
 mod history;
 mod ingest;
+mod lane_rollups;
 mod lanes;
 mod membership;
 mod new_deliveries;

@@ -175,6 +175,8 @@ pub enum RollupMark {
     FanoutMinute,
     /// So many hours after its end: fan-outs go on for days.
     FanoutHour(u8),
+    /// Hours and days of lanes.
+    Lanes(Span),
 }
 
 impl RollupMark {
@@ -185,6 +187,7 @@ impl RollupMark {
             Self::OpenDestinations => "open_destinations".into(),
             Self::FanoutMinute => "fanout_minute".into(),
             Self::FanoutHour(hours) => format!("fanout_hour_{hours}"),
+            Self::Lanes(span) => format!("lane_{}", span.as_str()),
         }
     }
 }

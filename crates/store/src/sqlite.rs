@@ -19,6 +19,7 @@ mod history;
 mod idempotency;
 mod ingest;
 mod integrity;
+mod lane_rollups;
 mod lanes;
 mod membership;
 mod new_deliveries;

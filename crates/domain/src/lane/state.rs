@@ -48,6 +48,13 @@ impl<C> Lane<C> {
         due.min().filter(|at| *at <= now)
     }
 
+    /// How many deliveries have not ended, if all of them are here; what is about to be committed is not among them.
+    pub fn waiting_here(&self) -> Option<usize> {
+        let is_elsewhere = self.unseen.is_some() || self.left_over.is_some() || self.fetching;
+        let committed = |known: &&KnownDelivery| known.stage != DeliveryStage::Expected;
+        (!is_elsewhere && self.order.is_none()).then(|| self.known.values().filter(committed).count())
+    }
+
     /// Deliveries in memory that have not started.
     pub fn loaded(&self) -> usize {
         self.loaded.len() + self.order.as_ref().map_or(0, |order| order.loaded())

@@ -21,10 +21,10 @@ use store::{
     AccountBacklog, AccountChanges, AttemptRecord, AuditChains, AuditFilter, AuditLog, Backlogs, Catalog,
     ChainOwner, Chore, Chores, CreatedReplay, DeadLetterGroup, DeliveryFilter, DeliveryRecord,
     DestinationRecord, EventCount, EventFilter, EventRecord, EventWalk, FactWalk, FanoutCounts, FreshSums,
-    GroupKey, History, KeptPayload, LaneRow, Listed, NewReplay, OpenReplay, OriginalWalk, Originals, Page,
-    PayloadSize, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold, ReplayPlace, ReplaySwitch,
-    ReplayWalk, Replays, Retention, Rollup, RollupKind, RollupMark, Rollups, Selection, StoreError,
-    SuccessRate, SumPlace, Summed, SummedTail, Survey, Term,
+    GroupKey, History, KeptPayload, LanePlace, LaneRollup, LaneRollups, LaneRow, Listed, NewReplay,
+    OpenReplay, OriginalWalk, Originals, Page, PayloadSize, Pruned, PublishedLanes, Replay, ReplayChunk,
+    ReplayHold, ReplayPlace, ReplaySwitch, ReplayWalk, Replays, Retention, Rollup, RollupKind, RollupMark,
+    Rollups, Selection, StoreError, SuccessRate, SumPlace, Summed, SummedTail, Survey, Term,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
@@ -149,6 +149,14 @@ forward! { Rollups:
     fn rollups(account: AccountId, destination: Option<DestinationId>, kind: RollupKind, from: Timestamp, to: Timestamp) -> Vec<(Timestamp, String)>;
     fn sum_tail(account: AccountId, destination: Option<DestinationId>, from: Timestamp, limit: usize) -> SummedTail;
     fn count_waiting(account: AccountId, limit: usize) -> u64;
+}
+
+forward! { LaneRollups:
+    fn write_lane_minutes(node: NodeId, rows: &[LaneRollup]) -> ();
+    fn write_lane_rollups(term: Term, span: Span, rows: &[LaneRollup]) -> bool;
+    fn lane_rollups(account: AccountId, destination: Option<DestinationId>, span: Span, from: Timestamp, to: Timestamp) -> Vec<(Timestamp, String)>;
+    fn lane_rollups_at(span: Span, starts_at: Timestamp, after: Option<LanePlace>, limit: usize) -> Vec<(LanePlace, String)>;
+    fn prune_lane_rollups(term: Term, span: Span, before: Timestamp, limit: usize) -> Option<usize>;
 }
 
 forward! { AuditLog:

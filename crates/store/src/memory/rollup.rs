@@ -215,6 +215,9 @@ impl Tables {
             let (delivery, ending): (_, Ending) = (&ended.delivery, ended.ending);
             let sum = sums.entry((key, delivery.account_id, delivery.destination_id)).or_default();
             sum.note_endings(ending, 1);
+            if let (Ending::Delivered, Some(last)) = (ending, self.attempts.get(&(delivery.id, ended.fact))) {
+                sum.note_delivered(delivery.id, last.record.started_at.plus(last.record.duration));
+            }
         }
         sums
     }

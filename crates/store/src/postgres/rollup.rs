@@ -293,6 +293,9 @@ fn add_facts(cells: &mut Cells<'_, '_>, sums: &mut Sums) -> Result<(), Unreadabl
     }
     if let Some(ending) = cells.known_ending()? {
         sums.note_endings(ending, count);
+        if let Some(bucket) = cells.get::<Option<i32>>("delivery_bucket")? {
+            sums.delivery_latency.note_in(bucket as u8, count);
+        }
     }
     Ok(())
 }

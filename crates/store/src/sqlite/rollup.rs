@@ -15,6 +15,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use domain::{
+    delivery::Ending,
     id::{AccountId, AttemptId, DestinationId, EventId},
     limits,
     rollup::{FanoutSums, Span, Sums},
@@ -316,7 +317,7 @@ struct SummedFact<'r> {
     id: AttemptId,
     account_id: AccountId,
     destination_id: DestinationId,
-    /// `number is not null, outcome, http_status, duration_us, ending, reason`
+    /// `number is not null, outcome, http_status, duration_us, ending, reason, started_at, delivery_id`
     rest: Columns<'r>,
 }
 
@@ -332,6 +333,9 @@ impl SummedFact<'_> {
             }
             if let Some(ending) = columns.optional_ending()? {
                 sums.note_endings(ending, 1);
+                if let (Ending::Delivered, Some(began)) = (ending, columns.optional_time()?) {
+                    sums.note_delivered(columns.id()?, began.plus(duration.unwrap_or_default()));
+                }
             }
             Ok(())
         };

@@ -16,6 +16,7 @@ mod fixtures;
 mod gates;
 mod history;
 mod ingest;
+mod lane_rollups;
 mod lanes;
 mod membership;
 mod operational_events;
@@ -329,6 +330,12 @@ macro_rules! kept_by {
                 who_has_lost_the_chore_sums_up_nothing,
                 what_has_happened_since_is_an_accounts_own,
                 of_too_much_that_happened_since_the_first_is_counted,
+            }
+            promises! {
+                $backend, lane_rollups:
+                each_owner_writes_its_own_minutes,
+                a_minute_of_all_lanes_is_read_in_steps,
+                hours_of_lanes_are_written_over_and_pruned_by_who_has_the_chore,
             }
             promises! {
                 $backend, backlog:

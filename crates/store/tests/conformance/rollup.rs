@@ -44,6 +44,7 @@ pub(crate) async fn facts_are_summed_up_by_destination(world: World) {
     expected.note_attempts(Outcome::Success, Some(200), TOOK, 1);
     expected.note_attempts(Outcome::Rejected, Some(404), TOOK, 1);
     expected.note_endings(Ending::Delivered, 1);
+    expected.note_delivered(delivery.id, over(at(5)));
     expected.note_endings(Ending::DeadLetter(DeadReason::Rejected), 1);
     expected.note_endings(Ending::DeadLetter(DeadReason::Expired), 1);
     let mut others = Sums::default();
@@ -248,6 +249,8 @@ pub(crate) async fn how_far_it_has_come_is_remembered(world: World) {
         RollupMark::FanoutHour(24),
         RollupMark::OpenAccounts,
         RollupMark::OpenDestinations,
+        RollupMark::Lanes(Span::Hour),
+        RollupMark::Lanes(Span::Day),
     ];
     for (n, mark) in marks.into_iter().enumerate() {
         assert_eq!(world.store.mark(mark).await.unwrap(), None);

@@ -2,7 +2,7 @@
 -- about as they were written; and as many events. Where there may be more, the newest that was looked at is told.
 with scan as materialized (
     select a.attempt_id, a.account_id, a.destination_id, a.number, a.outcome, a.http_status, a.duration_us, a.ending,
-           a.reason
+           a.reason, a.started_at, a.delivery_id
     from attempts a
     where a.attempt_id >= :from_attempt_id
       and a.delivery_id >= :from_delivery_id
@@ -22,7 +22,7 @@ came as materialized (
     order by events.id
     limit :limit
 )
-select s.attempted, s.outcome, s.http_status, s.bucket, s.ending, s.reason, s.count,
+select s.attempted, s.outcome, s.http_status, s.bucket, s.ending, s.reason, s.count, s.delivery_bucket,
        looked.newest_fact, c.events, c.deliveries, c.newest_event
 from looked
 cross join (
@@ -34,9 +34,12 @@ cross join (
 ) c
 left join (
     select scan.number is not null as attempted, scan.outcome, scan.http_status,
-           width_bucket(scan.duration_us, :bucket_bounds) as bucket, scan.ending, scan.reason, count(*) as count
+           width_bucket(scan.duration_us, :bucket_bounds) as bucket, scan.ending, scan.reason, count(*) as count,
+           case when scan.ending = 'delivered'
+                then width_bucket(scan.started_at + scan.duration_us - made_at_us(scan.delivery_id), :bucket_bounds)
+           end as delivery_bucket
     from scan
     where scan.account_id = :account_id
       and (:destination_id::uuid is null or scan.destination_id = :destination_id)
-    group by 1, 2, 3, 4, 5, 6
+    group by 1, 2, 3, 4, 5, 6, 8
 ) s on true

@@ -14,6 +14,7 @@ mod reading;
 mod runner;
 mod shards;
 mod single_read;
+mod slot_use;
 mod waiting_lanes;
 
 use crate::{
@@ -50,6 +51,7 @@ pub(crate) use message::{LaneAnswer, Message, ShardReport};
 pub(crate) use runner::AttemptRunner;
 use shards::Shards;
 use single_read::SingleRead;
+pub(crate) use slot_use::LaneSample;
 use waiting_lanes::{EntryClass, WaitingLanes};
 
 pub(crate) struct Dispatcher {
@@ -265,6 +267,9 @@ impl Dispatcher {
             Message::Changes(answer) => {
                 let _ = answer.send(self.lanes.changes(now));
             }
+            Message::Samples(answer) => {
+                let _ = answer.send(self.lanes.samples(now));
+            }
             Message::Figures(answer) => {
                 let mut figures = self.lanes.figures(now);
                 figures.due_since =
@@ -323,6 +328,7 @@ impl Dispatcher {
                 if let Some(run) = self.lanes.get_mut(destination) {
                     run.lane.finished(delivery, met, self.runner.gate(), now);
                     run.recent.note(met.outcome, now);
+                    run.slot_use.note(run.lane.in_flight(), now);
                     gate_word = run.gate_word(destination, now);
                     hurry = run.lane.hurries();
                 }

@@ -18,6 +18,7 @@ mod fetcher;
 #[cfg(fuzzing)]
 pub mod fuzzed;
 mod handle;
+mod lane_sampler;
 mod large_payloads;
 mod membership;
 mod metrics;

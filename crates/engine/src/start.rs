@@ -7,6 +7,7 @@ use crate::{
     egress::{Egress, HickoryResolver, Proxy, Resolve, SystemResolver, TcpDialer},
     fetcher::Fetcher,
     handle::EngineHandle,
+    lane_sampler::LaneSampler,
     large_payloads::LargePayloads,
     membership::Lease,
     metrics::Metrics,
@@ -298,6 +299,14 @@ impl SideLoops {
             ownership_view: Arc::clone(ownership_view),
             dispatcher: inbox.clone(),
         };
+        let sampling = LaneSampler {
+            store: Arc::clone(store),
+            clock: Arc::clone(&chores.clock),
+            ownership_view: Arc::clone(ownership_view),
+            dispatcher: inbox.clone(),
+            every: chores.settings.rollup_every,
+            minutes: Arc::default(),
+        };
         let publishing = (Arc::clone(sender), Arc::clone(ownership_view), inbox.clone());
         let telling = (Arc::clone(outbox), Arc::clone(store), Arc::clone(dice));
         supervisor.start(Loop::WakeListener, stop, move |life| listener.clone().run(life));
@@ -306,6 +315,7 @@ impl SideLoops {
             let (sender, ownership_view, inbox) = publishing.clone();
             publish::run(sender, ownership_view, inbox)
         });
+        supervisor.start(Loop::LaneSampler, stop, move |_| sampling.clone().run());
         supervisor.start(Loop::TestTaker, stop, move |_| taking.clone().run());
         supervisor.start(Loop::Outbox, ended, move |_| {
             let (outbox, store, dice) = telling.clone();

@@ -51,6 +51,7 @@ pub enum Loop {
     Outbox,
     ConfigWatch,
     LanePublisher,
+    LaneSampler,
     TestTaker,
     LateHandOver,
     Committer,
@@ -79,7 +80,7 @@ impl fmt::Display for Loop {
 }
 
 /// The table of docs/operations.md; a test holds the two together.
-pub const TABLE: [LoopEntry; 28] = [
+pub const TABLE: [LoopEntry; 29] = [
     LoopEntry {
         id: Loop::Dispatcher,
         name: "dispatcher",
@@ -184,6 +185,13 @@ pub const TABLE: [LoopEntry; 28] = [
         home: Crate::Engine,
         rule: Rule::Restart,
         why: "a lane that was not published is said again within seconds",
+    },
+    LoopEntry {
+        id: Loop::LaneSampler,
+        name: "lane_sampler",
+        home: Crate::Engine,
+        rule: Rule::Restart,
+        why: "the minute it notes is kept outside of it; what happened to slots in a few seconds may be lost to statistics",
     },
     LoopEntry {
         id: Loop::TestTaker,

@@ -4,6 +4,7 @@
 //!
 //! Two loops: minutes are not to wait while a day is read again. A third one is ahead of them: [`open`].
 
+mod lanes;
 pub(super) mod open;
 
 use crate::chores::term::{ChoreTerm, Stopped};
@@ -60,11 +61,15 @@ impl RollUp {
                 self.sums(Span::Hour).await?;
                 // Before the fan-outs: nothing is forgotten before its day is summed up, whatever may befall those.
                 self.sums(Span::Day).await?;
+                self.lanes(Span::Hour).await?;
+                self.lanes(Span::Day).await?;
                 for hours in limits::FANOUT_HOURS_AFTER {
                     let after = Span::Hour.length() * u32::from(hours);
                     self.fanouts(RollupMark::FanoutHour(hours), Span::Hour, after).await?;
                 }
                 self.prune(RollupKind::Sums(Span::Hour), limits::ROLLUP_HOURS_KEPT).await?;
+                self.prune_lanes(Span::Minute, limits::ROLLUP_MINUTES_KEPT).await?;
+                self.prune_lanes(Span::Hour, limits::ROLLUP_HOURS_KEPT).await?;
                 self.prune(RollupKind::Fanout(Span::Hour), limits::FANOUT_HOURS_KEPT).await
             }
         }

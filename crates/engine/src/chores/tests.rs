@@ -11,9 +11,9 @@ use crate::{
 };
 use domain::{
     account::Account,
-    id::{AccountId, EventId, NodeId},
+    id::{AccountId, DestinationId, EventId, NodeId},
     limits,
-    rollup::{Span, Sums},
+    rollup::{BacklogSample, LaneSums, Span, Sums},
     seal::Sealed,
     testing,
     testing::audit_entry,
@@ -21,8 +21,8 @@ use domain::{
 };
 use std::{sync::Arc, time::Duration};
 use store::{
-    Catalog as _, Chore, Committed, History as _, Ingest as _, NewEvent, PreparedEvent, RollupKind,
-    RollupMark, Rollups as _, Store, memory::MemoryStore,
+    Catalog as _, Chore, Committed, History as _, Ingest as _, LaneRollup, LaneRollups as _, NewEvent,
+    PreparedEvent, RollupKind, RollupMark, Rollups as _, Store, memory::MemoryStore,
 };
 use tokio::{task::JoinHandle, time::Instant};
 
@@ -235,4 +235,62 @@ async fn whoever_takes_over_counts_nothing_twice_and_claims_only_what_it_knows()
     tokio::time::sleep(6 * FRESH).await;
     assert_eq!(world.summed_up(Span::Minute).await.iter().sum::<u64>(), events);
     assert!(world.open_age().await.is_some_and(|age| age <= FRESH), "{:?}", world.open_age().await);
+}
+
+impl World {
+    /// What a node noted of a minute: of its account, and of a destination.
+    async fn noted(&self, node: u128, starts_at: Timestamp, busy_us: u64, rows: u64) {
+        let backlog = Some(BacklogSample { rows, at: starts_at.plus(Duration::from_secs(node as u64)) });
+        let doc = LaneSums { busy_us, slots: 3, denied: 1, backlog }.doc();
+        let account_id = self.account.id;
+        let row = |destination_id| LaneRollup { account_id, destination_id, starts_at, doc: doc.clone() };
+        let rows = [row(None), row(Some(DestinationId::at(NOON, 1)))];
+        self.store.write_lane_minutes(NodeId::at(NOON, node), &rows).await.expect("written");
+    }
+
+    /// Busy, slots, denied and backlog of the spans there are.
+    async fn lanes(
+        &self,
+        destination: Option<DestinationId>,
+        span: Span,
+    ) -> Vec<(u64, u64, u64, Option<u64>)> {
+        let from = NOON.minus(DAY);
+        let rows = self.store.lane_rollups(self.account.id, destination, span, from, Timestamp::MAX).await;
+        let told = |(_, doc): (Timestamp, String)| {
+            let sums = LaneSums::read(&doc).expect("sums");
+            (sums.busy_us, sums.slots, sums.denied, sums.backlog.map(|backlog| backlog.rows))
+        };
+        rows.expect("read").into_iter().map(told).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn minutes_of_lanes_become_hours_and_days_and_have_their_time() {
+    let world = World::new(90).await;
+    world.event().await;
+    let destination = Some(DestinationId::at(NOON, 1));
+    let hour = Span::Hour.start_of(NOON);
+    let minute = |n: u32| hour.plus(Span::Minute.length() * n);
+    // Two owners in one minute, then one of them.
+    world.noted(1, minute(0), 10, 7).await;
+    world.noted(2, minute(0), 20, 5).await;
+    world.noted(1, minute(1), 1, 4).await;
+    world.noted(1, minute(60), 100, 0).await;
+    let _chores = world.roll_up(1);
+    tokio::time::sleep(HOUR).await;
+    assert_eq!(world.lanes(destination, Span::Hour).await, [(31, 3, 3, Some(4))]);
+    assert_eq!(
+        world.lanes(None, Span::Hour).await,
+        [(31, 6, 3, Some(4))],
+        "an account has the slots of both"
+    );
+    assert_eq!(world.lanes(destination, Span::Minute).await.len(), 4);
+    tokio::time::sleep(limits::ROLLUP_MINUTES_KEPT).await;
+    assert_eq!(world.lanes(destination, Span::Minute).await, []);
+    assert_eq!(world.lanes(destination, Span::Hour).await, [(31, 3, 3, Some(4)), (100, 3, 1, Some(0))]);
+    tokio::time::sleep(DAY).await;
+    assert_eq!(world.lanes(destination, Span::Day).await, [(131, 3, 4, Some(0))]);
+    tokio::time::sleep(limits::ROLLUP_HOURS_KEPT).await;
+    assert_eq!(world.lanes(destination, Span::Hour).await, []);
+    assert_eq!(world.lanes(destination, Span::Day).await, [(131, 3, 4, Some(0))], "for ever");
 }

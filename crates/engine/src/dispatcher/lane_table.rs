@@ -1,6 +1,9 @@
 //! The lanes of this node, when each wants to be looked at again, whose they are and what others are told of them.
 
-use super::figures::{Denials, LaneFigure, LaneFigures, Recent};
+use super::{
+    figures::{Denials, LaneFigure, LaneFigures, Recent},
+    slot_use::{LaneSample, SlotUse},
+};
 use crate::{
     carried::CarriedEvent, destination::PreparedDestination, test_sends::AskedTest, watch::Accounts,
 };
@@ -39,6 +42,8 @@ pub(super) struct LaneTable {
     /// Whatever has changed is in `stirred`: false while there is no other node to tell.
     keeps_track: bool,
     denials: Denials,
+    /// Of lanes that were forgotten since the last sample; a bounded number.
+    left_samples: Vec<LaneSample>,
 }
 
 /// An account that has lanes here.
@@ -58,6 +63,8 @@ pub(super) struct RunningLane {
     pub(super) tests: Vec<AskedTest>,
     /// How its attempts went lately.
     pub(super) recent: Recent,
+    /// What its slots were used for since the last sample.
+    pub(super) slot_use: SlotUse,
     /// What the destination was called, and its limit, when it was last read.
     called: Option<(Arc<str>, u32)>,
     /// In the queue of lanes to be looked at.
@@ -137,7 +144,12 @@ impl LaneTable {
 
     fn remove(&mut self, id: DestinationId) {
         let Some(mut run) = self.lanes.remove(&id) else { return };
-        self.denials.add(id, run.name(), run.lane.take_denied());
+        self.denials.add(id, run.name(), run.take_denied());
+        if let Some(since) = run.slot_use.since()
+            && self.left_samples.len() < limits::LANE_ROLLUP_PLACES
+        {
+            self.left_samples.extend(run.sample(id, since).filter(LaneSample::is_worth_noting));
+        }
         if let Some(wake_at) = run.wake_at {
             self.wakes.remove(&(wake_at, id));
         }
@@ -285,6 +297,7 @@ impl LaneTable {
     /// Sets the lane's alarm to when it wants to be asked next.
     pub(super) fn schedule(&mut self, id: DestinationId, now: Timestamp) {
         let Some(run) = self.lanes.get_mut(&id) else { return };
+        run.slot_use.note(run.lane.in_flight(), now);
         if run.lane.loaded() > 0 && !std::mem::replace(&mut run.is_with_loaded, true) {
             self.with_loaded.push_back((now.plus(limits::LOADED_FRESH), id));
         }
@@ -378,6 +391,17 @@ impl LaneTable {
         Some(LaneView { in_flight: lane.in_flight(), hold: lane.destination_hold(now) })
     }
 
+    /// What has happened since the last time: lanes at which nothing has, and in which nothing waits, are left out.
+    pub(super) fn samples(&mut self, now: Timestamp) -> Vec<LaneSample> {
+        let mut samples = std::mem::take(&mut self.left_samples);
+        for (id, run) in &mut self.lanes {
+            self.denials.add(*id, run.name(), run.take_denied());
+            let waits = !run.lane.is_quiet(now);
+            samples.extend(run.sample(*id, now).filter(|sample| waits || sample.is_worth_noting()));
+        }
+        samples
+    }
+
     /// What metrics tell of all lanes.
     pub(super) fn figures(&mut self, now: Timestamp) -> LaneFigures {
         let mut lanes = Vec::with_capacity(self.lanes.len());
@@ -386,7 +410,7 @@ impl LaneTable {
             let (name, max_concurrency) = run.called.clone().unwrap_or_default();
             let (successes, attempts) = run.recent.read(now);
             let in_flight = run.lane.in_flight();
-            self.denials.add(*id, Arc::clone(&name), run.lane.take_denied());
+            self.denials.add(*id, Arc::clone(&name), run.take_denied());
             let due = run.lane.due_since(now);
             due_since = due_since.into_iter().chain(due).min();
             lanes.push(LaneFigure {
@@ -438,6 +462,22 @@ impl RunningLane {
     /// The gate as it is, so that the lane goes on from there when it is entered again.
     fn is_written_down(&self) -> bool {
         self.kept_gate.is_some() && self.kept_gate == self.lane.gate_record()
+    }
+
+    /// Counted for the metrics as for the samples.
+    fn take_denied(&mut self) -> u64 {
+        let count = self.lane.take_denied();
+        self.slot_use.deny(count);
+        count
+    }
+
+    /// None of a destination that was never read: nothing was started there.
+    fn sample(&mut self, id: DestinationId, now: Timestamp) -> Option<LaneSample> {
+        let (_, slots) = self.called.as_ref()?;
+        let (account_id, slots) = (self.account?, *slots);
+        let (busy_us, denied) = self.slot_use.take(self.lane.in_flight(), now);
+        let waiting = self.lane.waiting_here().map(|waiting| waiting as u64);
+        Some(LaneSample { account_id, destination_id: id, slots, busy_us, denied, waiting })
     }
 
     fn name(&self) -> Arc<str> {

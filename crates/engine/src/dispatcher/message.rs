@@ -1,6 +1,6 @@
 //! What the dispatcher is told and asked, and what it says.
 
-use super::{EndedTest, LaneFigures, OpenPlace};
+use super::{EndedTest, LaneFigures, LaneSample, OpenPlace};
 use crate::{
     destination::PreparedDestination,
     fetcher::{LaneQuery, LaneSweep},
@@ -78,6 +78,8 @@ pub(crate) enum Message {
     },
     /// The lanes worth publishing that have changed.
     Changes(oneshot::Sender<Vec<LaneRow>>),
+    /// What has happened to the slots of the lanes since this was last asked.
+    Samples(oneshot::Sender<Vec<LaneSample>>),
     /// What metrics tell of the lanes.
     Figures(oneshot::Sender<LaneFigures>),
 }

@@ -65,7 +65,8 @@ async fn is_survived(plant: &PlantedPanic) {
         | Loop::OpenRollup
         | Loop::MinuteRollup
         | Loop::HourRollup
-        | Loop::LanePublisher => it_goes_on(plant).await,
+        | Loop::LanePublisher
+        | Loop::LaneSampler => it_goes_on(plant).await,
         Loop::WakeListener => what_another_node_told_of_is_sent(plant).await,
         Loop::Outbox => what_is_another_nodes_is_told(plant).await,
         Loop::ConfigWatch => a_change_is_found(plant).await,

@@ -8,6 +8,7 @@ mod fanout;
 mod guard;
 mod hardening;
 mod hostile;
+mod lane_rollups;
 mod loops;
 mod metrics;
 mod nodes;

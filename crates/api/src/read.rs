@@ -6,6 +6,7 @@ mod attempts;
 mod deliveries;
 mod destinations;
 mod events;
+mod series;
 mod stats;
 
 pub use deliveries::{deliveries, delivery};
@@ -13,6 +14,7 @@ pub use destinations::{
     destination, destination_attempts, destination_holds, destination_secret, destinations,
 };
 pub use events::{event, event_payload, events};
+pub use series::{destination_series, series};
 pub use stats::{destination_stats, fanout_stats, stats};
 
 pub(crate) use destinations::{effective, show as show_destination, switched};

@@ -131,6 +131,8 @@ fn urls() -> OpenApiRouter<App> {
         .routes(routes!(stats::account))
         .routes(routes!(stats::fanout))
         .routes(routes!(stats::destination))
+        .routes(routes!(stats::series))
+        .routes(routes!(stats::destination_series))
         // What is happening.
         .routes(routes!(stream::follow))
         // What was done.

@@ -7,7 +7,7 @@ use contract::{
     DeadLetterGroupView, DeliveryDetailView, DeliveryQuery, DeliveryView, DestinationStatsView,
     DestinationView, EventDetailView, EventQuery, EventView, FanoutStatsView, IngestUrlView, ListBody,
     NewAccount, NewApiKeyView, NewDestination, NewRoute, NewSource, NodeView, Publish, ReplayEstimateView,
-    ReplayInput, ReplayView, RouteView, SecretView, SourceView, StatsView, TestEvent,
+    ReplayInput, ReplayView, RouteView, SecretView, SeriesView, SourceView, StatsView, TestEvent,
 };
 use domain::id::{AccountId, ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId};
 use http::{HeaderName, HeaderValue, Method};
@@ -114,6 +114,9 @@ calls! {
     stats() -> StatsView = get "/v1/stats";
     fanout_stats() -> FanoutStatsView = get "/v1/stats/fanout";
     destination_stats(id: DestinationId) -> DestinationStatsView = get "/v1/destinations/{id}/stats";
+    /// By the minute, the last hour.
+    stats_series() -> SeriesView = get "/v1/stats/series";
+    destination_stats_series(id: DestinationId) -> SeriesView = get "/v1/destinations/{id}/stats/series";
 
     /// The nodes that share the store.
     nodes() -> ListBody<NodeView> = get "/v1/nodes";

@@ -54,7 +54,7 @@ pub use source::{
     IngestUrlView, NewSource, SourceTag, SourceView, VerificationInput, VerificationKind, VerificationView,
 };
 pub use stats::{
-    DailyView, DestinationStatsView, FanoutStatsView, PointView, QuantilesView, StatsQuery, StatsView,
-    StatusCountView, TotalsView,
+    DailyView, DestinationStatsView, FanoutStatsView, PointView, QuantilesView, SeriesBy, SeriesLatencyView,
+    SeriesPointView, SeriesQuery, SeriesView, StatsQuery, StatsView, StatusCountView, TotalsView,
 };
 pub use stream::{AttemptSummaryView, DeliveryChangeView, DestinationChangeView, StreamKind, StreamQuery};

@@ -136,6 +136,96 @@ pub struct QuantilesView {
     pub p99: Option<u64>,
 }
 
+/// What happened, span by span: for a page to draw.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = StatsSeries)]
+pub struct SeriesView {
+    pub by: SeriesBy,
+    /// In whole spans.
+    #[schema(value_type = schema::Timestamp)]
+    pub since: Timestamp,
+    #[schema(value_type = schema::Timestamp)]
+    pub until: Timestamp,
+    /// Everything up to this moment is counted, a few seconds ago at most as a rule. Slots and backlogs are looked at every five
+    /// seconds.
+    #[schema(value_type = schema::Timestamp)]
+    pub as_of: Timestamp,
+    /// Oldest first, at most 1,500. Spans without anything are left out.
+    pub points: Vec<SeriesPointView>,
+}
+
+/// One span of a series.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = StatsSeriesPoint)]
+pub struct SeriesPointView {
+    /// Where the span begins.
+    #[schema(value_type = schema::Timestamp)]
+    pub at: Timestamp,
+    /// Events received. Of accounts only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<u64>,
+    /// Attempts that began in it.
+    pub attempts: u64,
+    /// The same by what they met.
+    #[schema(value_type = BTreeMap<String, u64>)]
+    pub outcomes: BTreeMap<Outcome, u64>,
+    /// Deliveries that ended so.
+    pub delivered: u64,
+    pub dead_letter: u64,
+    pub cancelled: u64,
+    pub latency_ms: SeriesLatencyView,
+    /// Deliveries that had not ended when it was last looked at in this span; of a destination counted up to 10,000. Null where
+    /// the owner of the lane had nothing to note.
+    #[schema(required)]
+    pub backlog: Option<u64>,
+    /// Slots that were taken, on average over the time of the span.
+    pub in_flight: f64,
+    /// How many slots there were, the most at a time; of an account those of its destinations at which something happened. Null
+    /// where the owner of the lane had nothing to note.
+    #[schema(required)]
+    pub max_concurrency: Option<u64>,
+    /// Deliveries that were due and found every slot of their destination taken, once each time they fell due.
+    pub slot_denied: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = StatsSeriesLatency)]
+pub struct SeriesLatencyView {
+    /// From when a delivery was made to the end of the attempt that delivered it, of those that were delivered in this span.
+    pub deliveries: QuantilesView,
+    /// How long attempts took, whatever they met.
+    pub attempts: QuantilesView,
+}
+
+/// How long the spans of a series are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SeriesBy {
+    /// Known for the last six hours.
+    #[default]
+    Minute,
+    /// Known for the last eight days.
+    Hour,
+    /// A day of UTC.
+    Day,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct SeriesQuery {
+    /// The length of a span; a minute unless it is said.
+    #[param(inline)]
+    pub by: SeriesBy,
+    /// From this time on, rounded down to a whole span. Lies before `until`, and in the past: within the last six hours by the
+    /// minute, within the last eight days by the hour. The last hour, day or 30 days unless it is said.
+    #[param(value_type = Option<schema::Timestamp>)]
+    pub since: Option<Timestamp>,
+    /// Before this time; now unless it is said. A series has at most 1,500 points.
+    #[param(value_type = Option<schema::Timestamp>)]
+    pub until: Option<Timestamp>,
+}
+
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

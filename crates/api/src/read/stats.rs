@@ -123,7 +123,7 @@ impl StatsWindow {
         if at >= self.to {
             return Ok(SummedSpans { spans, as_of: self.to });
         }
-        let added_up = self.added_up(app, destination).await?;
+        let added_up = added_up(app, destination).await?;
         // A few facts are read here and now; what is asked for up to an earlier moment is told by whole minutes.
         if self.to == self.now {
             let SummedTail { sums, until } =
@@ -141,19 +141,19 @@ impl StatsWindow {
         }
         Ok(SummedSpans { spans, as_of: added_up.clamp(at, self.to) })
     }
+}
 
-    /// Up to when the open minutes have everything.
-    async fn added_up(&self, app: &App, destination: Option<DestinationId>) -> Result<Timestamp, ApiError> {
-        let mark = match destination {
-            None => RollupMark::OpenAccounts,
-            Some(_) => RollupMark::OpenDestinations,
-        };
-        Ok(app.store.mark(mark).await?.unwrap_or(Timestamp::MIN))
-    }
+/// Up to when the open minutes have everything.
+pub(super) async fn added_up(app: &App, destination: Option<DestinationId>) -> Result<Timestamp, ApiError> {
+    let mark = match destination {
+        None => RollupMark::OpenAccounts,
+        Some(_) => RollupMark::OpenDestinations,
+    };
+    Ok(app.store.mark(mark).await?.unwrap_or(Timestamp::MIN))
 }
 
 /// Rollups of a kind. What a newer version wrote otherwise is passed over.
-async fn rollups<T: DeserializeOwned>(
+pub(super) async fn rollups<T: DeserializeOwned>(
     app: &App,
     account: AccountId,
     destination: Option<DestinationId>,

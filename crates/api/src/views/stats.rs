@@ -105,7 +105,7 @@ pub(crate) fn destination_stats(
     }
 }
 
-fn quantiles(sketch: &Sketch) -> QuantilesView {
+pub(super) fn quantiles(sketch: &Sketch) -> QuantilesView {
     QuantilesView { p50: quantile(sketch, 0.5), p95: quantile(sketch, 0.95), p99: quantile(sketch, 0.99) }
 }
 

@@ -57,7 +57,7 @@ on_every_store! {
         for action in ["pause", "resume", "enable", "disable", "probe", "test", "rotate-secret"] {
             check(&world, Method::POST, &format!("/v1/destinations/{{id}}/{action}"), &destination, None).await;
         }
-        for part in ["secret", "attempts", "holds", "stats"] {
+        for part in ["secret", "attempts", "holds", "stats", "stats/series"] {
             check(&world, Method::GET, &format!("/v1/destinations/{{id}}/{part}"), &destination, None).await;
         }
         check(&world, Method::GET, "/v1/events/{id}", &event, None).await;

@@ -7,17 +7,17 @@ use crate::{
 use domain::{
     account::Scope,
     delivery::Ending,
-    id::DestinationId,
+    id::{DestinationId, NodeId},
     limits,
     outcome::Outcome,
-    rollup::{FanoutSums, Span, Sums},
+    rollup::{BacklogSample, FanoutSums, LaneSums, Span, Sums},
     testing,
     time::{Clock as _, Timestamp},
 };
 use http::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
-use store::{Chore, Committed, NewEvent, PreparedEvent, Rollup, RollupKind, RollupMark};
+use store::{Chore, Committed, LaneRollup, NewEvent, PreparedEvent, Rollup, RollupKind, RollupMark};
 
 /// Sums of so many successes, a quarter of a second each.
 fn successes(count: u64) -> Sums {
@@ -42,6 +42,18 @@ impl World {
         let term = self.store.take_chore(Chore::RollUp, self.node, self.clock.now(), limits::LEASE).await;
         let term = term.expect("no trouble").expect("nobody else has it");
         assert!(self.store.write_mark(term, mark, until).await.expect("written"));
+    }
+
+    /// As an owner of lanes notes it.
+    async fn noted(&self, node: u128, destination: Option<&str>, starts_at: Timestamp, sums: &LaneSums) {
+        let destination_id: Option<DestinationId> = destination.map(|id| id.parse().expect("an id"));
+        let row = LaneRollup { account_id: self.account, destination_id, starts_at, doc: sums.doc() };
+        self.store.write_lane_minutes(NodeId::at(starts_at, node), &[row]).await.expect("written");
+    }
+
+    async fn points(&self, path: &str) -> Vec<Value> {
+        let series = self.get(path).await.expect(200);
+        series["points"].as_array().expect("points").clone()
     }
 
     /// Of another kind than any route wants.
@@ -198,6 +210,150 @@ on_every_store! {
         assert!((ratio("partial_failure_ratio") - f64::from(partial) / complete as f64).abs() < 1e-9);
         assert!((88..=125).contains(&fanout["lag_ms"]["p95"].as_u64().unwrap()), "{fanout}");
         assert_eq!(text(&fanout["as_of"]), Span::Minute.start_of(now).to_string());
+    }
+
+    async fn a_series_tells_every_minute_up_to_now(world) {
+        let (destination, _) = world.routed_destination().await;
+        let now = world.clock.now();
+        let minute = Span::Minute.start_of(now);
+        let back = |minutes: u32| minute.minus(Span::Minute.length() * minutes);
+        // Summed up for good, and just now.
+        for (place, starts_at, count) in [
+            (None, back(5), 50),
+            (Some(destination.as_str()), back(5), 40),
+            (None, back(1), 7),
+            (Some(destination.as_str()), back(1), 6),
+        ] {
+            let mut sums = successes(count);
+            sums.events = if place.is_none() { count } else { 0 };
+            world.summed_up(place, RollupKind::Sums(Span::Minute), starts_at, json!(sums)).await;
+        }
+        world.closed(RollupMark::Sums(Span::Minute), minute).await;
+        world.ended(&destination, Outcome::Success, 200).await;
+        world.ended(&destination, Outcome::Rejected, 404).await;
+
+        let path = format!("/v1/stats/series?since={}", back(10));
+        let series = world.get(&path).await.expect(200);
+        assert_eq!((&series["by"], &series["as_of"]), (&json!("minute"), &series["until"]));
+        let points = world.points(&path).await;
+        let told: Vec<_> = points
+            .iter()
+            .map(|point| (text(&point["at"]).to_owned(), point["events"].as_u64(), point["attempts"].as_u64()))
+            .collect();
+        let point = |at: Timestamp, events, attempts| (at.to_string(), Some(events), Some(attempts));
+        let last = Span::Minute.start_of(world.clock.now());
+        assert_eq!(told, [point(back(5), 50, 50), point(back(1), 7, 7), point(last, 2, 2)]);
+        assert_eq!(points[2]["outcomes"], json!({ "success": 1, "rejected": 1 }));
+        assert_eq!((&points[2]["delivered"], &points[2]["dead_letter"]), (&json!(1), &json!(1)));
+        assert!(points[2]["latency_ms"]["deliveries"]["p50"].is_u64(), "{}", points[2]);
+        assert!(points[0]["latency_ms"]["attempts"]["p99"].as_u64().is_some_and(|p99| (220..=290).contains(&p99)));
+        assert_eq!((&points[0]["backlog"], &points[0]["in_flight"]), (&Value::Null, &json!(0.0)));
+
+        let path = format!("/v1/destinations/{destination}/stats/series?by=minute&since={}", back(10));
+        let points = world.points(&path).await;
+        let told: Vec<_> = points.iter().map(|point| point["attempts"].as_u64().unwrap()).collect();
+        assert_eq!(told, [40, 6, 2]);
+        assert!(points[0].get("events").is_none());
+
+        // As it is written a moment later: nothing counts twice.
+        let mut open = Sums { events: 2, deliveries: 2, ..Sums::default() };
+        open.note_attempts(Outcome::Success, Some(200), Duration::from_millis(112), 1);
+        open.note_attempts(Outcome::Rejected, Some(404), Duration::from_millis(112), 1);
+        world.summed_up(None, RollupKind::Sums(Span::Minute), last, json!(open)).await;
+        let path = format!("/v1/stats/series?since={}", back(10));
+        let points = world.points(&path).await;
+        assert_eq!((&points[2]["attempts"], &points[2]["events"]), (&json!(2), &json!(2)));
+        // Of more than a request reads, what the open minutes have is told, and how old it is.
+        let added_up = world.clock.now();
+        world.closed(RollupMark::OpenAccounts, added_up).await;
+        world.many_events(limits::STATS_TAIL, added_up).await;
+        let series = world.get(&path).await.expect(200);
+        assert_eq!(series["points"][2]["events"], 2);
+        assert!(text(&series["as_of"]).parse::<Timestamp>().unwrap() <= world.clock.now());
+    }
+
+    async fn a_series_tells_slots_and_backlogs_as_all_owners_saw_them(world) {
+        let (destination, _) = world.routed_destination().await;
+        let now = world.clock.now();
+        let minute = Span::Minute.start_of(now);
+        let back = |minutes: u32| minute.minus(Span::Minute.length() * minutes);
+        let sums = |busy_seconds: u64, slots, denied, rows, at: Timestamp| LaneSums {
+            busy_us: busy_seconds * 1_000_000,
+            slots,
+            denied,
+            backlog: Some(BacklogSample { rows, at }),
+        };
+        let late = Duration::from_secs(50);
+        for place in [None, Some(destination.as_str())] {
+            world.noted(1, place, back(2), &sums(60, 4, 3, 90, back(2))).await;
+            world.noted(2, place, back(2), &sums(30, 4, 2, 11, back(2).plus(late))).await;
+            world.noted(1, place, back(1), &sums(120, 4, 0, 0, back(1))).await;
+        }
+        let of = |path: &str| format!("{path}?by=minute&since={}", back(5));
+        let points = world.points(&of(&format!("/v1/destinations/{destination}/stats/series"))).await;
+        let told = |point: &Value| {
+            let member = |name: &str| point[name].clone();
+            [member("in_flight"), member("max_concurrency"), member("slot_denied"), member("backlog")]
+        };
+        assert_eq!(told(&points[0]), [json!(1.5), json!(4), json!(5), json!(11)]);
+        assert_eq!(told(&points[1]), [json!(2.0), json!(4), json!(0), json!(0)]);
+        let points = world.points(&of("/v1/stats/series")).await;
+        assert_eq!(told(&points[0]), [json!(1.5), json!(8), json!(5), json!(11)]);
+
+        // An hour is its minutes, until it is summed up.
+        let hours = world.points("/v1/stats/series?by=hour").await;
+        let denied: u64 = hours.iter().map(|point| point["slot_denied"].as_u64().unwrap()).sum();
+        assert_eq!(denied, 5);
+        assert_eq!(hours.last().unwrap()["backlog"], 0);
+        let foreign = world.ask_as(&world.foreign_key, Method::GET, "/v1/stats/series", None).await.expect(200);
+        assert_eq!(foreign["points"], json!([]));
+    }
+
+    async fn hours_and_days_of_a_series_are_those_that_are_summed_up_and_the_rest_by_minutes(world) {
+        let now = world.clock.now();
+        let (today, hour) = (Span::Day.start_of(now), Span::Hour.start_of(now));
+        let yesterday = today.minus(Span::Day.length());
+        world.summed_up(None, RollupKind::Sums(Span::Day), yesterday, json!(successes(1_000))).await;
+        world.summed_up(None, RollupKind::Sums(Span::Hour), hour, json!(successes(100))).await;
+        world.closed(RollupMark::Sums(Span::Day), today).await;
+        world.closed(RollupMark::Sums(Span::Hour), hour).await;
+        world.closed(RollupMark::Sums(Span::Minute), hour).await;
+        world.summed_up(None, RollupKind::Sums(Span::Minute), Span::Minute.start_of(now), json!(successes(3))).await;
+        let term = world.store.take_chore(Chore::RollUp, world.node, now, limits::LEASE).await.unwrap().unwrap();
+        let lanes = LaneSums { busy_us: 86_400_000_000, slots: 5, denied: 8, backlog: None }.doc();
+        let row = LaneRollup { account_id: world.account, destination_id: None, starts_at: yesterday, doc: lanes };
+        assert!(world.store.write_lane_rollups(term, Span::Day, &[row]).await.unwrap());
+        world.closed(RollupMark::Lanes(Span::Day), today).await;
+
+        let days = world.points("/v1/stats/series?by=day").await;
+        assert_eq!(days.len(), 2, "{days:?}");
+        assert_eq!((&days[0]["delivered"], &days[1]["delivered"]), (&json!(1_000), &json!(3)));
+        assert_eq!((&days[0]["in_flight"], &days[0]["slot_denied"]), (&json!(1.0), &json!(8)));
+        assert_eq!(text(&days[1]["at"]), today.to_string());
+        let hours = world.points(&format!("/v1/stats/series?by=hour&since={hour}")).await;
+        assert_eq!((hours.len(), &hours[0]["delivered"]), (1, &json!(3)), "what is not summed up is told by minutes");
+    }
+
+    async fn a_series_of_too_much_is_refused_with_the_reason(world) {
+        let destination = world.destination().await;
+        let now = world.clock.now();
+        for path in ["/v1/stats/series".to_owned(), format!("/v1/destinations/{destination}/stats/series")] {
+            let ask = async |query: String| world.get(&format!("{path}?{query}")).await;
+            let ago = |hours: u64| now.minus(Duration::from_secs(3_600 * hours));
+            ask(format!("by=minute&since={}", ago(7))).await.expect_invalid("/since", "out_of_range");
+            ask(format!("by=minute&since={}", ago(5))).await.expect(200);
+            ask(format!("by=hour&since={}", ago(24 * 9))).await.expect_invalid("/since", "out_of_range");
+            ask(format!("by=hour&since={}", ago(24 * 7))).await.expect(200);
+            ask(format!("by=day&since={}", ago(24 * 1_400))).await.expect(200);
+            let many = ask(format!("by=day&since={}", ago(24 * 1_600))).await;
+            assert!(String::from_utf8_lossy(&many.bytes).contains("at most 1500 points"), "{many:?}");
+            many.expect_invalid("/since", "out_of_range");
+            ask(format!("since={}&until={}", now, ago(1))).await.expect_invalid("/since", "out_of_range");
+            assert_eq!(ask("by=week".into()).await.status, 422);
+            ask("limit=5".into()).await.expect_invalid("/limit", "unknown_parameter");
+            let key = world.key_with(&[Scope::IngestWrite]).await;
+            world.ask_as(&key, Method::GET, &path, None).await.expect_problem(403, "scope_missing");
+        }
     }
 
     async fn one_account_counts_nothing_of_another(world) {

@@ -2,8 +2,9 @@
 
 use crate::{
     commands::{
-        audit::AuditArgs, backup::BackupArgs, config::ConfigArgs, doctor::DoctorArgs, health::HealthArgs,
-        keys::KeysArgs, listen::ListenArgs, send::SendArgs, serve::ServeArgs, tail::TailArgs,
+        audit::AuditArgs, backup::BackupArgs, config::ConfigArgs, demo::DemoArgs, doctor::DoctorArgs,
+        health::HealthArgs, keys::KeysArgs, listen::ListenArgs, send::SendArgs, serve::ServeArgs,
+        tail::TailArgs,
     },
     config::{Config, ConfigError, Dev, Layers, Sayings, SettingFlags, check_variables},
 };
@@ -27,6 +28,8 @@ const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 usage or configuration
 pub(crate) enum Command {
     /// Run the server: take events in and deliver them.
     Serve(ServeArgs),
+    /// See it at work: a server with four receivers, well and unwell, and a stream of events, in a folder of its own.
+    Demo(DemoArgs),
     /// Bring the tables of the database up to date, as `serve` does by itself when it starts.
     Migrate(SettingFlags),
     /// Make, list and revoke keys, beside the store.

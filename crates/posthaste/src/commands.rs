@@ -4,6 +4,7 @@ pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod bootstrap;
 pub(crate) mod config;
+pub(crate) mod demo;
 pub(crate) mod dev;
 pub(crate) mod dev_receiver;
 pub(crate) mod doctor;
@@ -15,6 +16,7 @@ pub(crate) mod open;
 pub(crate) mod send;
 pub(crate) mod serve;
 pub(crate) mod tail;
+mod window_limit;
 
 use crate::{
     config::{Dev, SettingFlags},

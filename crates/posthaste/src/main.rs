@@ -50,6 +50,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
     let json = cli.json;
     match cli.command {
         Command::Serve(args) => commands::serve::run(args, json).await,
+        Command::Demo(args) => commands::demo::run(args, json).await,
         Command::Migrate(args) => commands::migrate::run(args, json).await,
         Command::Keys(args) => commands::keys::run(args, json).await,
         Command::Send(args) => commands::send::run(args, json).await,

@@ -41,8 +41,12 @@ const DEFAULT_FILTER: &str = "info,tokio_postgres=warn";
 
 /// How much is to be said.
 pub(crate) fn filter() -> anyhow::Result<Targets> {
+    filter_or(DEFAULT_FILTER)
+}
+
+fn filter_or(default: &str) -> anyhow::Result<Targets> {
     let set = std::env::var("POSTHASTE_LOG").ok().filter(|text| !text.is_empty());
-    let text = set.as_deref().unwrap_or(DEFAULT_FILTER);
+    let text = set.as_deref().unwrap_or(default);
     text.parse().context("POSTHASTE_LOG is no filter such as `info,engine=debug`")
 }
 
@@ -55,7 +59,16 @@ pub(crate) struct Log {
 }
 
 pub(crate) fn start(format: LogFormat) -> anyhow::Result<Log> {
-    let filter = filter()?;
+    start_with(format, DEFAULT_FILTER)
+}
+
+/// The same for a program that somebody watches for something else: only what is wrong is said.
+pub(crate) fn start_quietly(format: LogFormat) -> anyhow::Result<Log> {
+    start_with(format, "warn")
+}
+
+fn start_with(format: LogFormat, default: &str) -> anyhow::Result<Log> {
+    let filter = filter_or(default)?;
     let terminal = io::stderr().is_terminal();
     let json = match format {
         LogFormat::Auto => !terminal,

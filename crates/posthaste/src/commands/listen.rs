@@ -1,5 +1,6 @@
 //! `posthaste listen`: a receiver for the other end, well-behaved or not. Prints a line for each request.
 
+use super::window_limit::WindowLimit;
 use crate::{clock::SystemClock, config::parse_duration, failure::Failure, output};
 use anyhow::Context;
 use clap::Args;
@@ -9,7 +10,10 @@ use domain::{
 };
 use lab::{Receiver, Recording, Reply, Script, ScriptedRequest};
 use serde_json::json;
-use std::{net::IpAddr, time::Duration};
+use std::{
+    net::IpAddr,
+    time::{Duration, Instant},
+};
 
 /// Longer bodies are cut when they are printed.
 const SHOWN_BYTES: usize = 64 * 1024;
@@ -33,11 +37,17 @@ pub(crate) struct ListenArgs {
     /// Answer with this Retry-After, and 429 unless --status says otherwise
     #[arg(long, value_name = "SECONDS")]
     retry_after: Option<u64>,
+    /// Take so many requests in a window, and answer the rest with 429 and a Retry-After until it ends
+    #[arg(long, value_name = "REQUESTS", conflicts_with = "retry_after", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// How long a window of --limit is: one second to one hour. The first request after one begins the next
+    #[arg(long, value_name = "DURATION", requires = "limit", default_value = "60s", value_parser = window)]
+    window: Duration,
     /// Never answer
-    #[arg(long, conflicts_with_all = ["close", "status", "delay", "retry_after"])]
+    #[arg(long, conflicts_with_all = ["close", "status", "delay", "retry_after", "limit"])]
     hang: bool,
     /// Close the connection instead of answering
-    #[arg(long, conflicts_with_all = ["status", "delay", "retry_after"])]
+    #[arg(long, conflicts_with_all = ["status", "delay", "retry_after", "limit"])]
     close: bool,
     /// Check signatures with the destination's secret; a wrong one is answered with 401
     #[arg(long, value_name = "whsec_…", env = "POSTHASTE_LISTEN_SECRET", hide_env_values = true)]
@@ -52,12 +62,19 @@ pub(crate) async fn run(args: ListenArgs, json: bool) -> Result<(), Failure> {
     let secret = secret.map_err(|error| Failure::configuration(format!("--secret: {error}")))?;
     let (reply, says) = reply(&args);
     let body = args.body;
+    let limit = args.limit.map(|limit| WindowLimit::new(limit, args.window));
     let script = Script::custom(move |seen| {
         let signed = secret.as_ref().map(|secret| check(secret, seen));
         let refused = matches!(signed, Some(Err(_)));
-        let says = if refused { "401" } else { &says };
-        print(seen, signed, says, body, json);
-        if refused { Reply::status(401) } else { reply.clone() }
+        // Whoever is not let in uses up nothing.
+        let beyond = limit.as_ref().filter(|_| !refused).and_then(|limit| limit.refusal(Instant::now()));
+        let (reply, says) = match beyond {
+            _ if refused => (Reply::status(401), "401".into()),
+            Some((reply, seconds)) => (reply, format!("429, again in {seconds} s")),
+            None => (reply.clone(), says.clone()),
+        };
+        print(seen, signed, &says, body, json);
+        reply
     });
     let address = (args.host, args.port).into();
     // Counts only: a receiver that runs for weeks must not remember every request.
@@ -70,6 +87,12 @@ pub(crate) async fn run(args: ListenArgs, json: bool) -> Result<(), Failure> {
     }
     tokio::signal::ctrl_c().await.context("no way to wait for Ctrl-C")?;
     Ok(())
+}
+
+/// Retry-After speaks in seconds.
+fn window(text: &str) -> Result<Duration, String> {
+    let window = parse_duration(text)?;
+    if window < Duration::from_secs(1) { Err("expected at least 1s".into()) } else { Ok(window) }
 }
 
 /// What to answer, and the word for it.

@@ -24,7 +24,7 @@ use crate::{
     failure::{Code, Failure},
     output::offer,
     surroundings::{self, Concern},
-    telemetry::{self, Exporting, TelemetryMetrics},
+    telemetry::{self, Exporting, Flush, Log, TelemetryMetrics},
 };
 use anyhow::Context;
 use api::{
@@ -45,7 +45,7 @@ use domain::{
 use engine::{Engine, EngineHandle, EngineParts, EngineSettings, StartError, TestSendError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signals::Signals;
-use std::{net::SocketAddr, sync::Arc};
+use std::{any::Any, net::SocketAddr, sync::Arc};
 use store::{AttemptRecord, NodeRecord, Store, StoreError, sqlite::SqliteReadOnly};
 use supervisor::{Loop, Supervisor};
 use tokio::{net::TcpListener, sync::Mutex, time::timeout};
@@ -76,6 +76,53 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
         config = config.for_dev()?;
     }
     let log = telemetry::start(config.log_format).map_err(Failure::configuration)?;
+    let begun = async |serving: Serving<'_>| {
+        let receiver = match &serving.dev_key {
+            Some(key) if serving.config.role.listens() => {
+                dev_receiver::start(&serving.config.data_dir, serving.address, key).await
+            }
+            _ => None,
+        };
+        // The greeting comes last, for a reader of both streams.
+        serving.flush_log();
+        greet(serving.config, serving.dev_key.as_deref(), json);
+        Ok(Beside { stop: CancellationToken::new(), kept: Box::new(receiver) })
+    };
+    run_node(config, dev, args.accept_clock, log, begun).await
+}
+
+/// A server that takes requests.
+pub(crate) struct Serving<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) address: SocketAddr,
+    /// In development: a key of the account that was made first.
+    pub(crate) dev_key: Option<String>,
+    flush: &'a Flush,
+}
+
+impl Serving<'_> {
+    /// What the log has said up to now stands above what is printed next.
+    pub(crate) fn flush_log(&self) {
+        self.flush.wait();
+    }
+}
+
+/// What runs beside a server in the same process.
+pub(crate) struct Beside {
+    /// Cancelled when the server begins to stop.
+    pub(crate) stop: CancellationToken,
+    /// Dropped when it has stopped.
+    pub(crate) kept: Box<dyn Any + Send>,
+}
+
+/// A node from its start to its end. `begun` is called once it serves; what it gives ends with the node.
+pub(crate) async fn run_node(
+    mut config: Config,
+    dev: Dev,
+    accept_clock: bool,
+    log: Log,
+    begun: impl AsyncFnOnce(Serving<'_>) -> Result<Beside, Failure>,
+) -> Result<(), Failure> {
     let engine_settings = EngineSettings { attempt_log: log.attempts, ..engine_settings(&config)? };
     raise_open_files();
     for Concern { check, detail, fix } in surroundings::concerns(&config) {
@@ -110,7 +157,7 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
         telemetry_metrics: &telemetry_metrics,
         engine_settings,
         dev,
-        accept_clock: args.accept_clock,
+        accept_clock,
         supervisor: &supervisor,
     };
     let started = tokio::select! {
@@ -153,24 +200,28 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
         "serving"
     );
     let dev_key = keys.for_dev(&config, dev)?;
-    let receiver = match &dev_key {
-        Some(key) if config.role.listens() => dev_receiver::start(&config.data_dir, address, key).await,
-        _ => None,
+    let serving = Serving { config: &config, address, dev_key, flush: &log.flush };
+    let (beside, mut failure) = match begun(serving).await {
+        Ok(beside) => (Some(beside), None),
+        Err(error) => (None, Some(error)),
     };
-    // The greeting comes last, for a reader of both streams.
-    log.flush.wait();
-    greet(&config, dev_key.as_deref(), json);
 
-    let mut failure = tokio::select! {
-        () = signals.stop() => None,
-        why = supervisor.failed() => Some(why),
-    };
+    if failure.is_none() {
+        failure = tokio::select! {
+            () = signals.stop() => None,
+            why = supervisor.failed() => Some(Failure::new(Code::Failed, why)),
+        };
+    }
     signals.exit_at_once_on_another();
     let (delay_seconds, grace_seconds) = (config.stop_delay.as_secs(), config.grace.as_secs());
     tracing::info!(delay_seconds, grace_seconds, "stopping");
+    if let Some(beside) = &beside {
+        beside.stop.cancel();
+    }
     app.retire();
     if failure.is_none() {
-        failure = timeout(config.stop_delay, supervisor.failed()).await.ok();
+        let failed = timeout(config.stop_delay, supervisor.failed()).await.ok();
+        failure = failed.map(|why| Failure::new(Code::Failed, why));
     }
     app.drain();
     stop_server.cancel();
@@ -188,12 +239,9 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
     if let Some(exporting) = exporting {
         let _ = timeout(limits::LEASE_MARGIN, exporting).await;
     }
-    drop(receiver);
+    drop(beside.map(|beside| beside.kept));
     tracing::info!("stopped");
-    match failure {
-        None => Ok(()),
-        Some(why) => Err(Failure::new(Code::Failed, why)),
-    }
+    failure.map_or(Ok(()), Err)
 }
 
 struct Started {

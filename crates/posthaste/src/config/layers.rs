@@ -74,6 +74,21 @@ impl Layers {
         said: Sayings<'_>,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
+        let mut layers = Self::defaults(said.dev);
+        layers.file(said.file, &variable)?;
+        layers.environment(&variable)?;
+        layers.flags(said.flags);
+        Ok(layers)
+    }
+
+    /// The defaults and these, whatever file and environment say.
+    pub(crate) fn apart(dev: Dev, given: &[(&'static str, String)]) -> Self {
+        let mut layers = Self::defaults(dev);
+        layers.flags(given);
+        layers
+    }
+
+    fn defaults(dev: Dev) -> Self {
         let mut layers = Self::default();
         for setting in SETTINGS.iter() {
             if let Some(default) = setting.default {
@@ -86,16 +101,17 @@ impl Layers {
                 );
             }
         }
-        if said.dev == Dev::Yes {
+        if dev == Dev::Yes {
             layers.put("egress.allow_http", "true".into(), Source::Dev);
         }
-        layers.file(said.file, &variable)?;
-        layers.environment(&variable)?;
-        for (key, text) in said.flags {
+        layers
+    }
+
+    fn flags(&mut self, given: &[(&'static str, String)]) {
+        for (key, text) in given {
             let setting = template::setting(key).expect("flags are made from the settings");
-            layers.put(setting.key, text.clone(), Source::Flag(setting.flag()));
+            self.put(setting.key, text.clone(), Source::Flag(setting.flag()));
         }
-        Ok(layers)
     }
 
     fn file(

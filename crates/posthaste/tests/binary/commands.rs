@@ -115,6 +115,39 @@ async fn an_event_is_sent_to_a_listener_that_checks_its_signature() {
 }
 
 #[tokio::test]
+async fn a_listener_that_counts_says_429_until_its_window_ends() {
+    let place = Place::new();
+    let node = place.dev().await;
+    let client = node.client();
+    let mut listener = place.command(&["listen", "--port", "0", "--json", "--limit", "2", "--window", "3s"]);
+    let mut listener = listener.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(listener.stdout.take().unwrap()).lines();
+    let mut next = async || -> Value {
+        let line = timeout(LONG, lines.next_line()).await.expect("a line in time").unwrap();
+        serde_json::from_str(&line.expect("it goes on")).unwrap()
+    };
+    let url = next().await["listening"].as_str().unwrap().to_owned();
+    let destination = deliver_to(&client, &format!("{url}hook")).await;
+    client.update_destination(destination.id, &serde_json::json!({ "max_concurrency": 1 })).await.unwrap();
+    let mut events = Vec::new();
+    for _ in 0..3 {
+        events.push(place.line(&["send", "--type", "a.b", "--url", &node.url]).await);
+    }
+    assert_eq!([next().await["answer"].clone(), next().await["answer"].clone()], ["200", "200"]);
+    let refused = next().await;
+    let answer = refused["answer"].as_str().unwrap();
+    assert!(answer.starts_with("429, again in "), "{answer}");
+    let again = next().await;
+    assert_eq!((&again["answer"], &again["event_id"]), (&"200".into(), &refused["event_id"]));
+    ended(&client, events[2].parse().unwrap()).await;
+
+    let wrong = place.run(&["listen", "--limit", "2", "--window", "10ms"]).await;
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    let wrong = place.run(&["listen", "--limit", "2", "--retry-after", "1"]).await;
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+}
+
+#[tokio::test]
 async fn a_command_says_whether_the_server_was_not_reached_or_refused() {
     let place = Place::new();
     let node = place.dev().await;

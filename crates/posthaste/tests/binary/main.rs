@@ -5,6 +5,7 @@ mod being_told;
 mod commands;
 mod crash;
 mod defaults;
+mod demo;
 mod dev;
 mod doctor;
 mod loops;

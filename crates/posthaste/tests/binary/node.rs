@@ -135,13 +135,18 @@ pub(crate) struct Node {
 
 impl Node {
     /// Starts a `serve` and reads its greeting; with `--dev` this ends with the curl line.
-    pub(crate) async fn start(mut command: Command) -> Self {
+    pub(crate) async fn start(command: Command) -> Self {
         let asked = |flag| command.as_std().get_args().any(|argument| argument == flag);
         let last = match (asked("--json"), asked("--dev")) {
             (true, _) => "{",
             (false, true) => "curl ",
             (false, false) => "Posthaste ",
         };
+        Self::start_until(command, last).await
+    }
+
+    /// Starts it and reads what it prints, up to the line that begins like this.
+    pub(crate) async fn start_until(mut command: Command, last: &str) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("piped above")).lines();
         let mut greeting = Vec::new();

@@ -43,7 +43,7 @@ pub(crate) async fn fanout(
 /// Read how a destination does: attempts, what they met, how long they took. Scope `destinations:read`.
 #[utoipa::path(
     get, path = "/v1/destinations/{id}/stats", operation_id = "get_destination_stats", tag = "destinations",
-    params(("id" = schema::DestinationRef, Path), StatsQuery),
+    params(("id" = schema::DestinationId, Path), StatsQuery),
     responses((status = 200, description = "Statistics.", body = DestinationStatsView), problems::AskingAboutOne),
 )]
 pub(crate) async fn destination(
@@ -74,7 +74,8 @@ pub(crate) async fn series(
     room.json(&read::series(&app, account, &query).await?)
 }
 
-/// Read the same of a destination. Scope `destinations:read`.
+/// Read what happened at a destination minute by minute, or by the hour or the day: attempts by outcome, how deliveries ended
+/// and how long they took, backlog and slots. Scope `destinations:read`.
 #[utoipa::path(
     get, path = "/v1/destinations/{id}/stats/series", operation_id = "get_destination_stats_series", tag = "destinations",
     params(("id" = schema::DestinationId, Path), SeriesQuery),

@@ -55,6 +55,7 @@ const MATRIX: &[(&str, &str, Needs)] = &[
     ("post", "/v1/destinations/{id}/rotate-secret", Scoped(Scope::DestinationsWrite)),
     ("get", "/v1/destinations/{id}/secret", Scoped(Scope::SecretsReveal)),
     ("get", "/v1/destinations/{id}/stats", Scoped(Scope::DestinationsRead)),
+    ("get", "/v1/destinations/{id}/stats/series", Scoped(Scope::DestinationsRead)),
     ("post", "/v1/destinations/{id}/test", Scoped(Scope::DestinationsWrite)),
     ("get", "/v1/events", Scoped(Scope::EventsRead)),
     ("post", "/v1/events", Scoped(Scope::IngestWrite)),
@@ -85,6 +86,7 @@ const MATRIX: &[(&str, &str, Needs)] = &[
     ("post", "/v1/sources/{id}/rotate-token", Scoped(Scope::DestinationsWrite)),
     ("get", "/v1/stats", Scoped(Scope::EventsRead)),
     ("get", "/v1/stats/fanout", Scoped(Scope::EventsRead)),
+    ("get", "/v1/stats/series", Scoped(Scope::EventsRead)),
     ("get", "/v1/stream", Scoped(Scope::DeliveriesRead)),
 ];
 

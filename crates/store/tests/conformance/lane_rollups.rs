@@ -50,7 +50,7 @@ pub(crate) async fn a_minute_of_all_lanes_is_read_in_steps(world: World) {
         for destination_id in [None, Some(ground.destination.id)] {
             let account_id = ground.account.id;
             let row = LaneRollup { account_id, destination_id, starts_at: at(60), doc: "1".into() };
-            world.store.write_lane_minutes(node, &[row.clone()]).await.unwrap();
+            world.store.write_lane_minutes(node, std::slice::from_ref(&row)).await.unwrap();
             let later = LaneRollup { starts_at: at(120), ..row };
             world.store.write_lane_minutes(node, &[later]).await.unwrap();
             expected.push((LanePlace { account_id, destination_id, node_id: node }, "1".to_owned()));

@@ -78,7 +78,7 @@ pub(crate) async fn series(
 /// and how long they took, backlog and slots. Scope `destinations:read`.
 #[utoipa::path(
     get, path = "/v1/destinations/{id}/stats/series", operation_id = "get_destination_stats_series", tag = "destinations",
-    params(("id" = schema::DestinationId, Path), SeriesQuery),
+    params(("id" = schema::DestinationRef, Path), SeriesQuery),
     responses((status = 200, description = "A series.", body = SeriesView), problems::AskingAboutOne),
 )]
 pub(crate) async fn destination_series(

@@ -183,6 +183,7 @@ impl Tables {
             ErasurePhase::Sums => {
                 self.told_accounts.remove(&account);
                 remove(&mut self.rollups, most, |(of, ..), _| *of == account)
+                    + remove(&mut self.lane_rollups, most, |(_, _, of, ..), _| *of == account)
                     + remove(&mut self.dead_letter_minutes, most, |_, (of, _)| *of == account)
                     + remove(&mut self.operational_notes, most, |(_, told), note| {
                         *told == account || note.account_id == account

@@ -83,6 +83,11 @@ pub(super) const TABLES: &[(ErasurePhase, &str, &str)] = &[
     ),
     (
         ErasurePhase::Sums,
+        "lane_rollups",
+        "account_id = :account_id order by account_id, destination_id, span, starts_at, node_id",
+    ),
+    (
+        ErasurePhase::Sums,
         "dead_letter_counts",
         "account_id = :account_id order by account_id, destination_id, reason, http_status, day",
     ),

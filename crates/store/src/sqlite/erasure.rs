@@ -58,8 +58,13 @@ pub(super) const TABLES: &[(ErasurePhase, &str, &str)] = &[
     (ErasurePhase::Sums, "rollups", erase_rows!("rollups", "account_id, destination_id, span, starts_at")),
     (
         ErasurePhase::Sums,
+        "lane_rollups",
+        erase_rows!("lane_rollups", "account_id, destination_id, span, starts_at, node_id"),
+    ),
+    (
+        ErasurePhase::Sums,
         "dead_letter_counts",
-        erase_rows!("dead_letter_counts", "account_id, destination_id, reason, http_status"),
+        erase_rows!("dead_letter_counts", "account_id, destination_id, reason, http_status, outcome, day"),
     ),
     (
         ErasurePhase::Sums,

@@ -16,8 +16,8 @@ use domain::{
 use std::time::Duration;
 use store::{
     BackfillSelection, BackfillWalk, Checked, Chore, Committed, DeliveryFilter, Erased, ErasurePhase,
-    ErasureStep, EventFilter, Fact, NewDelivery, NewEvent, NewReplay, ReplayStatus, Replayed, Rollup,
-    RollupKind, Selection, Settlement, StoreError, Term, check_chain,
+    ErasureStep, EventFilter, Fact, GroupFilter, NewDelivery, NewEvent, NewReplay, ReplayStatus, Replayed,
+    Rollup, RollupKind, Selection, Settlement, StoreError, Term, check_chain,
 };
 
 const LEASE: Duration = Duration::from_secs(10);
@@ -187,7 +187,7 @@ pub(crate) async fn everything_of_an_account_is_erased_and_nothing_of_another(wo
     assert!(store.destinations(id, first(10)).await.unwrap().rows.is_empty());
     assert!(store.api_keys(Some(id), first(10)).await.unwrap().is_empty());
     assert!(store.replays(id, first(10)).await.unwrap().rows.is_empty());
-    assert!(store.dead_letter_groups(id, None, 10).await.unwrap().is_empty());
+    assert!(store.dead_letter_groups(id, GroupFilter::default(), None, 10).await.unwrap().is_empty());
     let stays = ["accounts", "audit_chains", "audit_entries", "erasures"];
     for (table, rows) in world.outside.rows_of(id).await {
         assert!(rows == 0 || stays.contains(&table.as_str()), "{rows} rows of {table} are left");

@@ -25,7 +25,10 @@ static INSERT_ACCOUNT: LazyLock<Statement> = sql!("insert_account");
 static LOCK_ACCOUNTS: LazyLock<Statement> = sql!(
     "lock_accounts": "select pg_advisory_xact_lock(1885430627, hashtext(coalesce(current_schema(), '')))"
 );
-static COUNT_ACCOUNTS: LazyLock<Statement> = sql!("count_accounts": "select count(*) as count from (select 1 from accounts where deleted_at is null limit :limit) some");
+static COUNT_ACCOUNTS: LazyLock<Statement> = sql!(
+    "count_accounts": "select count(*) as count \
+    from (select 1 from accounts where deleted_at is null limit :limit) counted"
+);
 static ACCOUNT_DOCUMENT: LazyLock<Statement> =
     sql!("account_document": "select doc from accounts where id = :id and deleted_at is null");
 static ACCOUNT: LazyLock<Statement> =

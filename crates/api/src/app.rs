@@ -13,8 +13,10 @@ use crate::{
     ingest_url::SourceCache,
     installation_secrets::InstallationSecrets,
     metrics::Figures,
+    passwords::Passwords,
     rate::{RateBuckets, RateMeters, RateStatus},
     request::OncePerSecond,
+    session::SessionCache,
     stream::{self, Hub},
     teller,
 };
@@ -29,6 +31,7 @@ use domain::{
     limits,
     member::Role,
     seal::DataKey,
+    session::Holder,
     time::{Clock, Timestamp},
     trace::Tracer,
 };
@@ -69,6 +72,8 @@ pub struct AppState {
     /// Accounts that are there, by id. A uid is looked up each time: it may be given to another account, which must not get
     /// what is meant for the first.
     pub(crate) acted_for: Cache<AccountId, ()>,
+    pub(crate) sessions: SessionCache,
+    pub(crate) passwords: Passwords,
     pub(crate) guesses: Guesses,
     pub(crate) refusals: Refusals,
     pub(crate) sources: SourceCache,
@@ -315,6 +320,8 @@ impl App {
             config,
             keys,
             acted_for: Cache::of_credentials(limits::ACTED_FOR_CACHED),
+            sessions: SessionCache::new(),
+            passwords: Passwords::new(),
             guesses: Guesses::new(),
             refusals: Refusals::default(),
             sources: SourceCache::new(),
@@ -426,6 +433,7 @@ impl App {
     /// To be called after a key was revoked: here it stops working at once, elsewhere within a second.
     pub fn key_revoked(&self, id: ApiKeyId) {
         self.keys.forget(id);
+        self.sessions.forget_of(Holder::Key(id));
     }
 
     /// From now on `/readyz` says that this node stops, so that nobody is sent here; who comes all the same is answered.
@@ -457,7 +465,7 @@ impl Deref for App {
 pub struct Background {
     app: App,
     committer: Committer,
-    touched: mpsc::Receiver<ApiKeyId>,
+    touched: mpsc::Receiver<auth::Used>,
     cap: BacklogCap,
 }
 

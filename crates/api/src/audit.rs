@@ -18,6 +18,7 @@ use domain::{
     account::Scope,
     audit::{Actor, AuditEntry},
     id::{AuditId, RequestId},
+    session::Holder,
 };
 use http::request;
 use std::{collections::HashMap, fmt::Display, net::IpAddr, sync::LazyLock};
@@ -41,6 +42,11 @@ impl AuditOrigin {
             client: ClientAddress::noted(&parts.extensions).0,
             request_id: parts.extensions.get().copied(),
         }
+    }
+
+    /// Of what is none of the API's operations.
+    pub(crate) fn of_session(parts: &request::Parts, actor: Actor, action: &'static str) -> Self {
+        Self { action, ..Self::of(parts, actor) }
     }
 
     /// What is to be written down. `difference` is that of [`domain::audit::Told`].
@@ -111,10 +117,14 @@ fn filter(query: &AuditQuery) -> Result<AuditFilter, ApiError> {
     let actor = query.actor.as_deref().map(|text| match text {
         "operator" => Ok(AuditActor::AnyOperator),
         "system" => Ok(AuditActor::System),
-        id => id.parse().map(AuditActor::Key).map_err(|_| {
-            let detail = "expected the id of a key, `operator` or `system`";
-            ApiError::invalid_field("/actor", "invalid_value", detail)
-        }),
+        id => match id.parse() {
+            Ok(Holder::Key(id)) => Ok(AuditActor::Key(id)),
+            Ok(Holder::User(id)) => Ok(AuditActor::User(id)),
+            Err(_) => {
+                let detail = "expected the id of a key or of a user, `operator` or `system`";
+                Err(ApiError::invalid_field("/actor", "invalid_value", detail))
+            }
+        },
     });
     Ok(AuditFilter {
         since: query.since,

@@ -1,4 +1,4 @@
-//! Which key asks. Handlers learn it from an [`AccountCtx`] or an [`OperatorCtx`], which only this module can make.
+//! Which key asks, or whose session (`session.rs`) stands in for one. Handlers learn it from an [`AccountCtx`] or an [`OperatorCtx`], which only this module can make.
 //!
 //! A presented key is parsed, its checksum is checked (fakes cost no lookup), it is looked up through a cache of half a
 //! second, and its secret's hash is compared in constant time, against a dummy if there is no such key. What is none is
@@ -15,13 +15,15 @@ use crate::{
     place::Place,
     rate::{RateMeter, RateMeters},
     router::ListenAddress,
+    session::{self, BySession, KnownSession},
 };
 use axum::extract::FromRequestParts;
 use domain::{
     account::{ApiKey, KeyKind, Scope},
     audit::{Actor, AuditEntry},
-    id::{AccountId, ApiKeyId, SourceId},
+    id::{AccountId, ApiKeyId, SessionId, SourceId},
     limits,
+    session::Holder,
     time::Timestamp,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, header, request};
@@ -45,7 +47,7 @@ const POSTHASTE_ACCOUNT: HeaderName = HeaderName::from_static("posthaste-account
 #[derive(Debug, Clone)]
 pub struct AccountCtx {
     account_id: AccountId,
-    key: Arc<KnownKey>,
+    credential: Credential,
     origin: AuditOrigin,
     /// Of the requests under way, for as long as the handler has this.
     _place: Option<Place>,
@@ -61,27 +63,33 @@ impl AccountCtx {
         Self { _place: None, ..self }
     }
 
-    pub fn key_id(&self) -> ApiKeyId {
-        self.key.key.id
+    /// The key or the user that asks.
+    pub fn holder(&self) -> Holder {
+        self.credential.holder()
     }
 
     pub fn scopes(&self) -> &[Scope] {
-        self.key.scopes()
+        self.credential.scopes()
     }
 
     pub fn has(&self, scope: Scope) -> bool {
         self.scopes().contains(&scope)
     }
 
-    /// Whether the key has been revoked or has expired meanwhile. A store that is away says nothing about it.
+    /// Whether the key has been revoked or has expired meanwhile, or the session is over. A store that is away says
+    /// nothing about it.
     pub(crate) async fn is_revoked(&self, app: &App) -> bool {
-        let Ok(lookup) = self.key.key.lookup.as_bytes().try_into() else { return true };
+        let key = match &self.credential {
+            Credential::Key(known) => &known.key,
+            Credential::Session(known) => return session::is_over(app, known).await,
+        };
+        let Ok(lookup) = key.lookup.as_bytes().try_into() else { return true };
         let known = match app.keys.known.get(lookup) {
             Some(known) => Ok(known),
             None => app.keys.read(&*app.store, lookup).await,
         };
         match known {
-            Ok(Some(known)) => known.key.id != self.key.key.id || known.usable(app.now()).is_err(),
+            Ok(Some(known)) => known.key.id != key.id || known.usable(app.now()).is_err(),
             Ok(None) => true,
             Err(_) => false,
         }
@@ -89,7 +97,7 @@ impl AccountCtx {
 
     /// The account, or 403 unless the key has this scope.
     pub fn require(&self, scope: Scope) -> Result<AccountId, ApiError> {
-        self.key.require(scope).map(|()| self.account_id)
+        self.credential.require(scope).map(|()| self.account_id)
     }
 
     pub(crate) fn origin(&self) -> &AuditOrigin {
@@ -105,13 +113,12 @@ impl AccountCtx {
 /// A caller that runs the installation.
 #[derive(Debug, Clone)]
 pub struct OperatorCtx {
-    key_id: ApiKeyId,
     origin: AuditOrigin,
 }
 
 impl OperatorCtx {
-    fn new(key_id: ApiKeyId, parts: &request::Parts) -> Self {
-        Self { key_id, origin: AuditOrigin::of(parts, Actor::Operator(key_id)) }
+    fn new(credential: &Credential, parts: &request::Parts) -> Self {
+        Self { origin: AuditOrigin::of(parts, credential.actor()) }
     }
 
     pub(crate) fn origin(&self) -> &AuditOrigin {
@@ -121,10 +128,6 @@ impl OperatorCtx {
     /// What the audit log is to say of this request.
     pub(crate) fn entry(&self, app: &App, object_id: impl Display, difference: Option<String>) -> AuditEntry {
         self.origin.entry(app, object_id, difference)
-    }
-
-    pub fn key_id(&self) -> ApiKeyId {
-        self.key_id
     }
 }
 
@@ -149,18 +152,18 @@ impl FromRequestParts<App> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
-        let key = authenticate(app, parts).await?;
-        let acts_for = acts_for(app, parts, &key).await?;
-        match (key.key.kind, key.key.account_id.or(acts_for)) {
+        let credential = authenticate(app, parts).await?;
+        let acts_for = acts_for(app, parts, &credential).await?;
+        match (credential.kind(), acts_for.or(credential.account_id())) {
             (KeyKind::Account | KeyKind::Operator, Some(account_id)) => {
                 // Whose share of the node the body takes, which is read after this.
                 parts.extensions.insert(account_id);
                 let place = Place::take(&app.requests, account_id).await?;
                 parts.extensions.insert(place.clone());
-                let origin = AuditOrigin::of(parts, key.actor());
-                Ok(Self::Account(AccountCtx { account_id, key, origin, _place: Some(place) }))
+                let origin = AuditOrigin::of(parts, credential.actor());
+                Ok(Self::Account(AccountCtx { account_id, credential, origin, _place: Some(place) }))
             }
-            (KeyKind::Operator, _) => Ok(Self::Operator(OperatorCtx::new(key.key.id, parts))),
+            (KeyKind::Operator, _) => Ok(Self::Operator(OperatorCtx::new(&credential, parts))),
             _ => Err(ApiError::scope_missing("an ingest key can only bring events in")),
         }
     }
@@ -181,14 +184,16 @@ impl FromRequestParts<App> for OperatorCtx {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
-        let key = authenticate(app, parts).await?;
-        match key.key.kind {
-            KeyKind::Operator if parts.headers.contains_key(POSTHASTE_ACCOUNT) => {
-                Err(ApiError::invalid_header(
-                    "this is about the installation: `Posthaste-Account` has no meaning here, leave it out",
-                ))
-            }
-            KeyKind::Operator => Ok(Self::new(key.key.id, parts)),
+        let credential = authenticate(app, parts).await?;
+        let names_account = parts
+            .headers
+            .get(POSTHASTE_ACCOUNT)
+            .is_some_and(|named| !(named.is_empty() && matches!(credential, Credential::Session(_))));
+        match credential.kind() {
+            KeyKind::Operator if names_account => Err(ApiError::invalid_header(
+                "this is about the installation: `Posthaste-Account` has no meaning here, leave it out",
+            )),
+            KeyKind::Operator => Ok(Self::new(&credential, parts)),
             _ => Err(ApiError::scope_missing("this needs an operator's key")),
         }
     }
@@ -198,12 +203,14 @@ impl FromRequestParts<App> for PublishCtx {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
-        let key = authenticate(app, parts).await?;
-        let acts_for = acts_for(app, parts, &key).await?;
-        let meter = RateMeter::of_key(key.key.id.uuid(), key.key.rate_limit);
-        match (key.key.kind, key.key.account_id.or(acts_for), key.key.source_id) {
+        let credential = authenticate(app, parts).await?;
+        let acts_for = acts_for(app, parts, &credential).await?;
+        let key = credential.key();
+        let meter = RateMeter::of_key(credential.holder().uuid(), key.and_then(|key| key.rate_limit));
+        let account = acts_for.or(credential.account_id());
+        match (credential.kind(), account, key.and_then(|key| key.source_id)) {
             (KeyKind::Account | KeyKind::Operator, Some(account_id), _) => {
-                key.require(Scope::IngestWrite)?;
+                credential.require(Scope::IngestWrite)?;
                 Ok(Self { account_id, source_id: None, meters: RateMeters::new(meter, None) })
             }
             (KeyKind::Ingest, Some(account_id), Some(source_id)) => {
@@ -217,7 +224,10 @@ impl FromRequestParts<App> for PublishCtx {
     }
 }
 
-async fn authenticate(app: &App, parts: &request::Parts) -> Result<Arc<KnownKey>, ApiError> {
+async fn authenticate(app: &App, parts: &request::Parts) -> Result<Credential, ApiError> {
+    if parts.extensions.get::<BySession>().is_some() {
+        return session::authenticate(app, parts).await.map(Credential::Session);
+    }
     let presented = bearer(&parts.headers)?;
     let client = ClientAddress::noted(&parts.extensions);
     let wrong = |detail| app.guesses.wrong(client, refuse(detail));
@@ -233,39 +243,122 @@ async fn authenticate(app: &App, parts: &request::Parts) -> Result<Arc<KnownKey>
         return Err(refuse("an operator's key is taken on the admin address only"));
     }
     app.keys.used(&known, now);
-    Ok(known)
+    Ok(Credential::Key(known))
 }
 
-/// The account that an operator acts for: named by its id or its uid, and an id counts first.
-async fn acts_for(app: &App, parts: &request::Parts, key: &KnownKey) -> Result<Option<AccountId>, ApiError> {
+/// Who asks.
+#[derive(Debug, Clone)]
+enum Credential {
+    Key(Arc<KnownKey>),
+    Session(Arc<KnownSession>),
+}
+
+impl Credential {
+    /// A session has that of the key it stands in for. A user that is no operator is to an account what its key is.
+    fn kind(&self) -> KeyKind {
+        match self {
+            Self::Key(known) => known.key.kind,
+            Self::Session(known) => known.kind(),
+        }
+    }
+
+    fn key(&self) -> Option<&ApiKey> {
+        match self {
+            Self::Key(known) => Some(&known.key),
+            Self::Session(known) => known.key(),
+        }
+    }
+
+    /// The account that is meant where none is named.
+    fn account_id(&self) -> Option<AccountId> {
+        match self {
+            Self::Key(known) => known.key.account_id,
+            Self::Session(known) => known.account_id(),
+        }
+    }
+
+    fn scopes(&self) -> &[Scope] {
+        match self {
+            Self::Key(known) => scopes_of(&known.key),
+            Self::Session(known) => known.scopes(),
+        }
+    }
+
+    fn actor(&self) -> Actor {
+        match self {
+            Self::Key(known) => actor_of(&known.key),
+            Self::Session(known) => known.actor(),
+        }
+    }
+
+    fn holder(&self) -> Holder {
+        match self {
+            Self::Key(known) => Holder::Key(known.key.id),
+            Self::Session(known) => known.holder(),
+        }
+    }
+
+    /// 403 unless it has this scope.
+    fn require(&self, scope: Scope) -> Result<(), ApiError> {
+        if self.scopes().contains(&scope) {
+            return Ok(());
+        }
+        let lacks = match self.holder() {
+            Holder::Key(_) => "the API key lacks",
+            Holder::User(_) => "the role lacks",
+        };
+        Err(ApiError::scope_missing(format!("{lacks} the scope `{}`", scope.as_str())))
+    }
+}
+
+/// The account that an operator acts for: named by its id or its uid, and an id counts first. A user may name one of its
+/// own. With a session an empty name is none.
+async fn acts_for(
+    app: &App,
+    parts: &request::Parts,
+    credential: &Credential,
+) -> Result<Option<AccountId>, ApiError> {
     let mut named = parts.headers.get_all(POSTHASTE_ACCOUNT).iter();
     let (named, None) = (named.next(), named.next()) else {
         return Err(ApiError::invalid_header("`posthaste-account` names one account"));
     };
     let Some(named) = named else { return Ok(None) };
-    if key.key.kind != KeyKind::Operator {
+    let own = match credential {
+        Credential::Session(_) if named.is_empty() => return Ok(None),
+        Credential::Session(known) => known.own_accounts(),
+        Credential::Key(_) => None,
+    };
+    if credential.kind() != KeyKind::Operator && own.is_none() {
         let detail =
             "this key acts for its own account: leave `posthaste-account` out, or use an operator's key";
         return Err(ApiError::scope_missing(detail));
     }
     let named =
         named.to_str().map_err(|_| ApiError::invalid_header("`posthaste-account` is an id or a uid"))?;
-    let account = match named.parse() {
-        Ok(id) if app.acted_for.get(&id).is_some() => id,
-        Ok(id) => {
-            let found = bounded_lookup(app.store.account(id)).await?;
-            app.acted_for.put(found.id, ());
-            found.id
-        }
-        Err(_) => {
-            let found = bounded_lookup(app.store.account_by_uid(named)).await?;
-            found.ok_or_else(|| ApiError::no_such("account"))?.id
-        }
-    };
+    let account = named_account(app, named).await?;
+    if own.is_some_and(|own| !own.contains(&account)) {
+        return Err(ApiError::no_such("account"));
+    }
     if let Some(recognised) = parts.extensions.get::<Recognised>() {
         recognised.acting_for(account);
     }
     Ok(Some(account))
+}
+
+/// By its id or its uid.
+pub(crate) async fn named_account(app: &App, named: &str) -> Result<AccountId, ApiError> {
+    match named.parse() {
+        Ok(id) if app.acted_for.get(&id).is_some() => Ok(id),
+        Ok(id) => {
+            let found = bounded_lookup(app.store.account(id)).await?;
+            app.acted_for.put(found.id, ());
+            Ok(found.id)
+        }
+        Err(_) => {
+            let found = bounded_lookup(app.store.account_by_uid(named)).await?;
+            Ok(found.ok_or_else(|| ApiError::no_such("account"))?.id)
+        }
+    }
 }
 
 /// 400: an operator who does not say for whom.
@@ -277,7 +370,7 @@ fn no_account() -> ApiError {
 
 impl App {
     /// The key that was presented; None if it is none.
-    async fn presented_key(
+    pub(crate) async fn presented_key(
         &self,
         presented: &PresentedKey<'_>,
         client: ClientAddress,
@@ -340,43 +433,40 @@ fn refuse(detail: &'static str) -> ApiError {
 /// A key as it was less than a second ago.
 #[derive(Debug)]
 pub(crate) struct KnownKey {
-    key: ApiKey,
+    pub(crate) key: ApiKey,
     /// It is to be noted that it was used.
     noted: AtomicBool,
 }
 
+/// An operator may do in an account whatever a key of its own may.
+pub(crate) fn scopes_of(key: &ApiKey) -> &[Scope] {
+    match key.kind {
+        KeyKind::Operator => &Scope::ALL,
+        KeyKind::Account | KeyKind::Ingest => &key.scopes,
+    }
+}
+
+pub(crate) fn actor_of(key: &ApiKey) -> Actor {
+    match key.kind {
+        KeyKind::Operator => Actor::Operator(key.id),
+        KeyKind::Account | KeyKind::Ingest => Actor::Key(key.id),
+    }
+}
+
+/// 401 of a key that has been revoked, or has expired.
+pub(crate) fn key_usable(key: &ApiKey, now: Timestamp) -> Result<(), ApiError> {
+    if key.revoked_at.is_some() {
+        return Err(refuse("the API key has been revoked"));
+    }
+    if key.expires_at.is_some_and(|until| until <= now) {
+        return Err(refuse("the API key has expired"));
+    }
+    Ok(())
+}
+
 impl KnownKey {
-    /// An operator may do in an account whatever a key of its own may.
-    fn scopes(&self) -> &[Scope] {
-        match self.key.kind {
-            KeyKind::Operator => &Scope::ALL,
-            KeyKind::Account | KeyKind::Ingest => &self.key.scopes,
-        }
-    }
-
-    fn actor(&self) -> Actor {
-        match self.key.kind {
-            KeyKind::Operator => Actor::Operator(self.key.id),
-            KeyKind::Account | KeyKind::Ingest => Actor::Key(self.key.id),
-        }
-    }
-
-    /// 403 unless the key has this scope.
-    fn require(&self, scope: Scope) -> Result<(), ApiError> {
-        if self.scopes().contains(&scope) {
-            return Ok(());
-        }
-        Err(ApiError::scope_missing(format!("the API key lacks the scope `{}`", scope.as_str())))
-    }
-
     fn usable(&self, now: Timestamp) -> Result<(), ApiError> {
-        if self.key.revoked_at.is_some() {
-            return Err(refuse("the API key has been revoked"));
-        }
-        if self.key.expires_at.is_some_and(|until| until <= now) {
-            return Err(refuse("the API key has expired"));
-        }
-        Ok(())
+        key_usable(&self.key, now)
     }
 }
 
@@ -385,11 +475,11 @@ pub(crate) struct Keys {
     known: Cache<[u8; LOOKUP_LENGTH], Option<Arc<KnownKey>>>,
     /// Those that were presented with a wrong secret lately, or that were not there.
     missed: Cache<[u8; LOOKUP_LENGTH], ()>,
-    touched: mpsc::Sender<ApiKeyId>,
+    touched: mpsc::Sender<Used>,
 }
 
 impl Keys {
-    pub(crate) fn new() -> (Self, mpsc::Receiver<ApiKeyId>) {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Used>) {
         let (touched, receiver) = mpsc::channel(limits::KEYS_TOUCHED);
         let known = Cache::of_credentials(limits::KEYS_CACHED);
         let missed = Cache::new(limits::KEYS_CACHED, limits::CREDENTIAL_FRESH);
@@ -416,18 +506,33 @@ impl Keys {
     fn used(&self, known: &KnownKey, now: Timestamp) {
         let fresh = known.key.last_used_at.is_some_and(|at| now.since(at) < limits::KEY_USE_NOTED);
         if !fresh && !known.noted.swap(true, Ordering::Relaxed) {
-            let _ = self.touched.try_send(known.key.id);
+            self.note(Used::Key(known.key.id));
         }
+    }
+
+    pub(crate) fn note(&self, used: Used) {
+        let _ = self.touched.try_send(used);
     }
 }
 
-/// Writes down when keys were used; no request waits for it.
-pub(crate) async fn note_use(app: &App, touched: &mut mpsc::Receiver<ApiKeyId>, stop: CancellationToken) {
+/// What was used, and is to be noted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Used {
+    Key(ApiKeyId),
+    Session(SessionId),
+}
+
+/// Writes down when keys and sessions were used; no request waits for it.
+pub(crate) async fn note_use(app: &App, touched: &mut mpsc::Receiver<Used>, stop: CancellationToken) {
     supervisor::failpoint();
-    while let Some(Some(id)) = stop.run_until_cancelled(touched.recv()).await {
+    while let Some(Some(used)) = stop.run_until_cancelled(touched.recv()).await {
         supervisor::failpoint();
-        if let Err(error) = app.store.touch_api_key(id, app.now()).await {
-            tracing::debug!(key_id = %id, %error, "the use of an API key could not be noted");
+        let noted = match used {
+            Used::Key(id) => app.store.touch_api_key(id, app.now()).await,
+            Used::Session(id) => app.store.touch_session(id, app.now()).await,
+        };
+        if let Err(error) = noted {
+            tracing::debug!(?used, %error, "the use of an API key or a session could not be noted");
         }
     }
 }

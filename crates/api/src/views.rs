@@ -14,6 +14,7 @@ mod route;
 mod source;
 mod stats;
 mod stream;
+mod user;
 
 pub(crate) use accepted::accepted;
 pub(crate) use account::account;
@@ -29,3 +30,4 @@ pub(crate) use route::{route, route_preview};
 pub(crate) use source::{source, source_tag};
 pub(crate) use stats::{destination_stats, fanout_stats, stats};
 pub(crate) use stream::{delivery_change, destination_change};
+pub(crate) use user::user;

@@ -26,6 +26,7 @@ pub mod schema;
 mod source;
 mod stats;
 mod stream;
+mod user;
 
 pub use account::{AccountView, DefaultsInput, DefaultsView, NewAccount, OwnAccountInput, RetrySettingsView};
 pub use api_key::{ApiKeyInput, ApiKeyView, NewApiKeyView};
@@ -58,3 +59,4 @@ pub use stats::{
     StatusCountView, TotalsView,
 };
 pub use stream::{AttemptSummaryView, DeliveryChangeView, DestinationChangeView, StreamKind, StreamQuery};
+pub use user::{UserInput, UserView};

@@ -39,6 +39,7 @@ mod read_only;
 mod replay;
 mod retention;
 mod rollup;
+mod sessions;
 mod shard_scan;
 pub mod sqlite;
 mod tags;
@@ -90,6 +91,7 @@ pub use retention::{EventWalk, FIRST_REPLAY, FactWalk, Pruned, ReplayPlace, Repl
 pub use rollup::{
     EventCount, FreshSums, Rollup, RollupKind, RollupMark, Rollups, SumPlace, Summed, SummedTail,
 };
+pub use sessions::{HeldSession, NewSession, SessionOf, Sessions};
 pub use test_sends::{AskedTest, TestAnswer, TestProgress, TestSends};
 pub use wakes::{News, Wake, Wakes};
 
@@ -113,6 +115,7 @@ pub trait Store:
     + TestSends
     + AuditLog
     + OperationalEvents
+    + Sessions
     + Wakes
 {
 }
@@ -136,6 +139,7 @@ impl<T> Store for T where
         + TestSends
         + AuditLog
         + OperationalEvents
+        + Sessions
         + Wakes
 {
 }

@@ -23,6 +23,7 @@ mod queue;
 mod replay;
 mod retention;
 mod rollup;
+mod sessions;
 mod table;
 mod test_sends;
 mod waiting;
@@ -39,9 +40,13 @@ use domain::{
     destination::Destination,
     event::Event,
     gate::HoldRecord,
-    id::{self, AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId},
+    id::{
+        self, AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId,
+        SessionId, UserId,
+    },
     operations::OperationalNote,
     route::Route,
+    session::{SecretHash, Session, SignInLink, User},
     source::Source,
     time::{Clock, Timestamp},
 };
@@ -141,6 +146,9 @@ struct Tables {
     operations_account: Option<AccountId>,
     operational_notes: BTreeMap<(EventId, AccountId), OperationalNote>,
     dead_letter_minutes: DeadLetterMinutes,
+    sessions: BTreeMap<SessionId, Session>,
+    links: BTreeMap<SecretHash, SignInLink>,
+    users: BTreeMap<UserId, User>,
 }
 
 struct KeptChore {

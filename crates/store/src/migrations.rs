@@ -39,6 +39,7 @@ migrations! {
     5 "event_tags",
     6 "operational_events",
     7 "backfills",
+    11 "sessions",
 }
 
 /// The version of the tables that this program works with.

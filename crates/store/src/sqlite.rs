@@ -32,6 +32,7 @@ mod replay;
 mod retention;
 mod rollup;
 mod rows;
+mod sessions;
 mod settle;
 mod space;
 mod statement;

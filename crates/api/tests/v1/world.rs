@@ -179,7 +179,7 @@ impl World {
             account: AccountId::MIN,
             dice,
             secrets,
-            service: ApiService::new(ListenAddress::Only, app.clone()),
+            service: ApiService::new(ListenAddress::Only, app.clone(), None),
             app,
             node,
             _stop: stop.drop_guard(),

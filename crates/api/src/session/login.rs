@@ -19,7 +19,7 @@ use axum::{
     response::{Html, IntoResponse, Redirect, Response},
 };
 use domain::session::{Holder, LinkPurpose, SecretHash};
-use http::{StatusCode, header, request};
+use http::{Method, StatusCode, header, request};
 use ingest::bounded_lookup;
 use url::form_urlencoded;
 
@@ -58,7 +58,8 @@ pub(super) async fn login(
     if transport == Transport::Plain {
         return show(StatusCode::FORBIDDEN, Some(transport::HOW_TO));
     }
-    if let Some(token) = token {
+    // Whoever only asks for the head, to see whether the page is there, must not use the link up.
+    if let Some(token) = token.filter(|_| parts.method == Method::GET) {
         return match open(&app, &parts, &token).await {
             Ok(cookie) => Ok(([(header::SET_COOKIE, cookie)], Redirect::to(next)).into_response()),
             Err(refused) if matches!(refused.code(), Code::SignInRefused | Code::Unauthorized) => {

@@ -293,6 +293,8 @@ on_every_store! {
         let mut browser = signed_in(&world, &world.key).await;
         world.clock.minutes_pass(29);
         browser.get("/ui/v1/sources").await.expect(200);
+        // That it was used is noted beside the request, with the time at which it is written.
+        a_moment().await;
         world.clock.minutes_pass(31);
         a_moment().await;
         browser.get("/ui/v1/sources").await.expect_problem(401, "unauthorized");
@@ -307,7 +309,6 @@ on_every_store! {
         for _ in 0..2 {
             world.clock.minutes_pass(20);
             browser.get("/ui/v1/sources").await.expect(200);
-            // It is noted beside the requests, and read again.
             a_moment().await;
         }
         world.clock.minutes_pass(12 * 60 - 41);

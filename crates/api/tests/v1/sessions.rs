@@ -258,6 +258,22 @@ on_every_store! {
         assert_eq!(elsewhere.get("/events").await.status, 303);
     }
 
+    async fn a_stream_ends_with_its_session(world) {
+        let mut browser = signed_in(&world, &world.key).await;
+        let request = Request::builder()
+            .uri("/ui/v1/stream")
+            .header(header::HOST, browser.host)
+            .header(header::COOKIE, browser.cookie.clone().unwrap())
+            .body(Body::empty());
+        let stream = browser.service.clone().answer(request.unwrap()).await;
+        assert_eq!(stream.status(), 200);
+        let mut rest = tokio::spawn(World::reply(stream));
+        assert!(tokio::time::timeout(limits::CREDENTIAL_FRESH * 2, &mut rest).await.is_err(), "it goes on");
+        browser.post("/ui/sign-out", json!({})).await.expect(204);
+        let ended = tokio::time::timeout(std::time::Duration::from_secs(10), rest).await.expect("it ends").unwrap();
+        assert!(String::from_utf8_lossy(&ended.bytes).contains("not valid any more"));
+    }
+
     async fn whoever_is_not_signed_in_is_sent_to_sign_in_and_back_to_a_path_of_ours(world) {
         let mut browser = Browser::at(&world.app);
         let sent = browser.get("/events?q=type%3Aa&since=1h").await;

@@ -74,6 +74,35 @@ async fn a_start_without_users_prints_how_the_first_one_is_made() {
 }
 
 #[tokio::test]
+async fn a_proxy_that_is_trusted_says_that_there_is_tls_and_no_other_does() {
+    let proxied = [
+        "-H",
+        "host: hooks.example",
+        "-H",
+        "x-forwarded-for: 198.51.100.7",
+        "-H",
+        "x-forwarded-proto: https",
+    ];
+    let link = |node: &Node| {
+        let line = node.greeting.iter().find_map(|line| line.strip_prefix("Dashboard   "));
+        line.expect("a link").to_owned()
+    };
+    let place = Place::new();
+    let mut node = place.dev().await;
+    let refused = curl(&[&proxied[..], &[&link(&node)]].concat()).await;
+    assert!(refused.starts_with("HTTP/1.1 403") && refused.contains("trusted_proxies"), "{refused}");
+    assert!(header(&refused, "set-cookie").is_none(), "{refused}");
+    assert!(node.signal("TERM").await.success());
+
+    let arguments = ["serve", "--dev", "--listen", "127.0.0.1:0", "--trusted-proxies", "127.0.0.1"];
+    let node = Node::start(place.command(&arguments)).await;
+    let opened = curl(&[&proxied[..], &[&link(&node)]].concat()).await;
+    let cookie = header(&opened, "set-cookie").expect("a session");
+    assert!(cookie.starts_with("__Host-sid=") && cookie.ends_with("; Secure"), "{cookie}");
+    assert!(header(&opened, "strict-transport-security").is_some(), "{opened}");
+}
+
+#[tokio::test]
 async fn the_dashboard_can_be_left_out() {
     let place = Place::new();
     let arguments = ["serve", "--dev", "--listen", "127.0.0.1:0", "--dashboard", "false"];

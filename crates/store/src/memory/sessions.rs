@@ -75,8 +75,8 @@ impl Sessions for MemoryStore {
         audit: &AuditEntry,
     ) -> Result<(), StoreError> {
         let mut tables = self.tables();
-        let session = tables.sessions.get(&id);
-        if !session.is_some_and(|session| holder.is_none_or(|holder| session.holder == holder)) {
+        let is_wanted = |session: &&Session| holder.is_none_or(|holder| session.holder == holder);
+        if tables.sessions.get(&id).filter(is_wanted).is_none() {
             return Err(StoreError::NotFound { what: "session" });
         }
         tables.sessions.remove(&id);

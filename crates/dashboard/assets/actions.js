@@ -1,5 +1,5 @@
 // Buttons and forms that call the API by the session, and show what it says.
-import { $, $$, call, make, problemText, refresh, toast, now } from './dom.js';
+import { $, $$, call, make, problemText, refresh, sayThere, toast, now } from './dom.js';
 import { picked, showPicked } from './app.js';
 
 // --- Asking first ----------------------------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ async function act(button) {
   const answer = await call(action, { method: method || 'POST', body });
   button.removeAttribute('aria-busy');
   if (!answer.ok) return toast(problemText(answer.body), true);
-  if (then) return location.assign(then);
+  if (then) { sayThere(done || 'Done'); return location.assign(then); }
   toast(done || 'Done');
   await again();
 }
@@ -55,7 +55,7 @@ async function bulk(button) {
     const answer = await call(button.dataset.bulk.replace('{}', id));
     if (!answer.ok) { failed += 1; toast(problemText(answer.body), true); }
   }
-  toast(`${button.dataset.done}: ${ids.length - failed} of ${ids.length}`, failed > 0);
+  sayThere(`${button.dataset.done}: ${ids.length - failed} of ${ids.length}`);
   $$('[data-pick]:checked').forEach(box => { box.checked = false; });
   showPicked();
   location.reload();
@@ -116,7 +116,8 @@ function members(form) {
       if (!field.checked && unchecked === undefined) continue;
       value = field.checked;
     } else {
-      const text = field.value.trim();
+      // A password is what was typed, spaces and all.
+      const text = field.type === 'password' ? field.value : field.value.trim();
       if (!text) {
         if (empty === 'null' || form.dataset.method === 'PATCH' && empty !== 'leave') value = null; else continue;
       } else if (type === 'number') value = Number(text);
@@ -195,7 +196,7 @@ async function send(form) {
     }
     return location.assign(`/destinations/${answer.body.id}`);
   }
-  toast(form.dataset.done || 'Done');
+  sayThere(form.dataset.done || 'Done');
   location.reload();
 }
 

@@ -53,9 +53,9 @@ function tick() {
 }
 setInterval(tick, 1000);
 whenRendered(root => {
-  for (const element of $$('time[title]', root)) {
-    const at = new Date(element.dateTime);
-    if (!element.title.includes('local')) element.title += `\n${at.toLocaleString()} local`;
+  for (const element of $$('time[datetime]', root)) {
+    if (element.title) continue;
+    element.title = `${element.dateTime.replace('T', ' ').replace(/(\.\d+)?Z$/, '')} UTC\n${new Date(element.dateTime).toLocaleString()} here`;
   }
   tick();
 });

@@ -29,6 +29,16 @@ export function toast(text, bad = false) {
   setTimeout(() => shown.remove(), bad ? 9000 : 4000);
 }
 
+/** Says something on the page that comes next. */
+export function sayThere(text) {
+  try { sessionStorage.setItem('posthaste.said', text); } catch { /* then not */ }
+}
+try {
+  const said = sessionStorage.getItem('posthaste.said');
+  sessionStorage.removeItem('posthaste.said');
+  if (said && document.getElementById('toasts')) toast(said);
+} catch { /* no storage */ }
+
 /** A problem document as a sentence. */
 export function problemText(problem) {
   if (!problem || typeof problem !== 'object') return 'It did not work, and nothing said why.';

@@ -56,6 +56,14 @@ impl Unit {
         }
     }
 
+    /// An axis that ends lower has half a delivery in its middle.
+    const fn least_top(self) -> f64 {
+        match self {
+            Self::Count => 2.0,
+            Self::Millis => 10.0,
+        }
+    }
+
     fn show_exactly(self, value: f64) -> String {
         match self {
             Self::Count => format::number(value.round() as u64),
@@ -69,7 +77,7 @@ impl Chart {
         let steps = self.lines.iter().map(|line| line.values.len()).max().unwrap_or(0);
         let tops = if self.stacked { stack(&self.lines) } else { plain(&self.lines) };
         let highest = tops.iter().flatten().flatten().fold(0.0_f64, |high, value| high.max(*value));
-        let top = nice_top(highest);
+        let top = nice_top(highest.max(self.unit.least_top()));
         let label = |place: usize| self.moment(place);
         html! {
             figure.chart data-chart data-from=(self.from.micros() / 1_000) data-step=(self.step.as_millis())
@@ -149,14 +157,18 @@ pub(crate) fn sparkline(label: &str, class: &str, values: &[Option<f64>]) -> Mar
 /// Parts of a whole side by side, each with its class, name and size.
 pub(crate) fn bar(label: &str, parts: &[(&str, &str, f64)]) -> Markup {
     let whole: f64 = parts.iter().map(|(_, _, size)| size.max(0.0)).sum();
-    let mut x = 0.0;
+    let width = |size: f64| if whole > 0.0 { size.max(0.0) / whole * WIDTH } else { 0.0 };
+    let mut from = 0.0;
+    let mut drawn = Vec::new();
+    for (class, name, size) in parts {
+        drawn.push((class, name, from, width(*size)));
+        from += width(*size);
+    }
     html! {
         svg.bar viewBox={ "0 0 " (WIDTH) " 10" } preserveAspectRatio="none" role="img" aria-label=(label) {
             rect.rest x="0" y="0" width=(WIDTH) height="10" {}
-            @for (class, name, size) in parts {
-                @let width = if whole > 0.0 { size.max(0.0) / whole * WIDTH } else { 0.0 };
+            @for (class, name, x, width) in drawn {
                 @if width > 0.0 { rect class={ "fill " (class) } x=(short(x)) y="0" width=(short(width)) height="10" { title { (name) } } }
-                @let _ = { x += width; };
             }
         }
     }
@@ -292,11 +304,8 @@ mod tests {
 
     #[test]
     fn layers_stand_on_each_other() {
-        let line = |values: &[f64]| Line {
-            name: "",
-            class: "",
-            values: values.iter().copied().map(Some).collect(),
-        };
+        let line =
+            |values: &[f64]| Line { name: "", class: "", values: values.iter().copied().map(Some).collect() };
         let edges = stack(&[line(&[1.0, 2.0]), line(&[3.0, 4.0])]);
         assert_eq!(edges, [[Some(1.0), Some(2.0)], [Some(4.0), Some(6.0)]]);
     }

@@ -157,22 +157,25 @@ mod tests {
     #[test]
     fn rates_have_a_unit_that_shows_them() {
         let minute = Duration::from_secs(60);
-        assert_eq!([0, 3, 24, 720, 72_240].map(|count| rate(count, minute)), [
-            "0/s", "3/min", "0.4/s", "12/s", "1,204/s"
-        ]);
+        assert_eq!(
+            [0, 3, 24, 720, 72_240].map(|count| rate(count, minute)),
+            ["0/s", "3/min", "0.4/s", "12/s", "1,204/s"]
+        );
         assert_eq!(rate(5, Duration::ZERO), "0/s");
     }
 
     #[test]
     fn spans_have_two_units_at_most() {
-        assert_eq!([38, 1_200, 15_400, 119_999, 300_000].map(millis), [
-            "38 ms", "1.2 s", "15 s", "120 s", "5 min"
-        ]);
+        assert_eq!(
+            [38, 1_200, 15_400, 119_999, 300_000].map(millis),
+            ["38 ms", "1.2 s", "15 s", "120 s", "5 min"]
+        );
         let shown = [40, 119, 125, 3_599, 7_500, 86_400, 273_600].map(|s| span(Duration::from_secs(s)));
         assert_eq!(shown, ["40 s", "119 s", "2 min 5 s", "59 min", "2 h 5 min", "1 d", "3 d 4 h"]);
-        assert_eq!([0, 59, 60, 7_300, 200_000].map(|s| age(Duration::from_secs(s))), [
-            "0s", "59s", "1m", "2h", "2d"
-        ]);
+        assert_eq!(
+            [0, 59, 60, 7_300, 200_000].map(|s| age(Duration::from_secs(s))),
+            ["0s", "59s", "1m", "2h", "2d"]
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::{
     search::WORDS,
     visit::{Page, Visit},
 };
+use domain::account::Scope;
 use maud::{DOCTYPE, Markup, html};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +84,7 @@ pub(crate) fn around(visit: &Visit, screen: Screen, page: &Page) -> Markup {
         (DOCTYPE)
         html lang="en" data-now=(visit.now().micros() / 1_000) data-csrf=(visit.visitor.csrf_token()) {
             (head(&page.title))
-            body data-live=[page.live.as_deref()] {
+            body data-live=[live(visit, page)] {
                 a.skip href="#main" { "To the page" }
                 div.layout {
                     (side(visit, screen))
@@ -97,6 +98,11 @@ pub(crate) fn around(visit: &Visit, screen: Screen, page: &Page) -> Markup {
             }
         }
     }
+}
+
+/// What the page follows, if the visitor may follow anything.
+fn live<'a>(visit: &Visit, page: &'a Page) -> Option<&'a str> {
+    page.live.as_deref().filter(|_| visit.may(Scope::DeliveriesRead))
 }
 
 /// The theme is set before anything is painted; all else may come later.
@@ -173,7 +179,7 @@ fn top(visit: &Visit, page: &Page) -> Markup {
         header.top {
             button.icon-button.menu-button type="button" data-menu aria-controls="side" aria-expanded="false" aria-label="Screens" { (icon::menu()) }
             h1 { (page.title) }
-            @if page.live.is_some() {
+            @if live(visit, page).is_some() {
                 span.live #live data-state="connecting" role="status" { span.dot {} span #live-word { "Connecting" } }
             }
             form.search action="/events" method="get" role="search" {

@@ -41,7 +41,12 @@ pub(crate) fn remedy(reason: HoldReason) -> (&'static str, &'static str) {
 }
 
 /// The banner over a destination's page and over a list that it keeps waiting.
-pub(crate) fn banner(now: Timestamp, destination: &DestinationView, hold: &HoldView, may_act: bool) -> Markup {
+pub(crate) fn banner(
+    now: Timestamp,
+    destination: &DestinationView,
+    hold: &HoldView,
+    may_act: bool,
+) -> Markup {
     let (action, label) = remedy(hold.reason);
     html! {
         div class={ "banner " (tone(hold.reason).class()) } role="status" {

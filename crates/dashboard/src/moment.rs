@@ -1,22 +1,28 @@
-//! Moments as elements: what a reader sees goes on ticking in the browser, on the server's clock; the exact time is its title.
+//! Moments as elements: what a reader sees goes on ticking in the browser, on the server's clock; the exact time becomes its title there.
 
 use crate::format;
 use domain::time::Timestamp;
 use maud::{Markup, html};
 
+/// To the second, in as few letters as there are: a list has hundreds of these.
+fn second(at: Timestamp) -> String {
+    let text = at.to_string();
+    format!("{}Z", text.get(..19).unwrap_or(&text))
+}
+
 /// `3s ago`.
 pub(crate) fn ago(now: Timestamp, at: Timestamp) -> Markup {
-    html! { time datetime=(at) data-relative title=(format::exact(at)) { (format::relative(now, at)) } }
+    html! { time datetime=(second(at)) data-relative { (format::relative(now, at)) } }
 }
 
 /// How long it has been so: `3 min`.
 pub(crate) fn for_how_long(now: Timestamp, since: Timestamp) -> Markup {
-    html! { time datetime=(since) data-elapsed title=(format::exact(since)) { (format::span(now.since(since))) } }
+    html! { time datetime=(second(since)) data-elapsed { (format::span(now.since(since))) } }
 }
 
 /// `40 s`, counting down.
 pub(crate) fn countdown(now: Timestamp, until: Timestamp) -> Markup {
-    html! { time datetime=(until) data-countdown title=(format::exact(until)) { (format::span(until.since(now))) } }
+    html! { time datetime=(second(until)) data-countdown { (format::span(until.since(now))) } }
 }
 
 /// The moment itself, for those who compare.

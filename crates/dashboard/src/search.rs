@@ -120,7 +120,8 @@ pub(crate) fn words(text: &str) -> Result<Vec<Word>, Mistake> {
 /// Whether a text before a colon is meant as a word: `https://…` is not.
 fn is_name(text: &str) -> bool {
     text.starts_with("metadata.") && text.len() > "metadata.".len()
-        || !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+        || !text.is_empty()
+            && text.chars().all(|c| c.is_ascii_lowercase() || c == '_')
             && !matches!(text, "http" | "https")
 }
 
@@ -222,7 +223,10 @@ fn deliveries(words: &[Word], first: &Word, now: Timestamp, names: &Names) -> Re
                 }
             },
             name if OF_EVENTS.contains(&name) || name.starts_with("metadata.") => {
-                let said = format!("this word finds events, and `{}` asks for deliveries: use one of them", first.typed);
+                let said = format!(
+                    "this word finds events, and `{}` asks for deliveries: use one of them",
+                    first.typed
+                );
                 return Err(mistake(&word.typed, said));
             }
             _ => return Err(unknown(word)),
@@ -235,13 +239,17 @@ fn unknown(word: &Word) -> Mistake {
     let known = OF_BOTH.iter().chain(OF_EVENTS).chain(OF_DELIVERIES).copied();
     let near = known.min_by_key(|known| distance(known.trim_end_matches("_id"), &word.name));
     match near.filter(|near| distance(near.trim_end_matches("_id"), &word.name) <= 2) {
-        Some(near) => mistake(&word.typed, format!("there is no such word; `{}` perhaps?", near.trim_end_matches("_id"))),
+        Some(near) => mistake(
+            &word.typed,
+            format!("there is no such word; `{}` perhaps?", near.trim_end_matches("_id")),
+        ),
         None => mistake(&word.typed, "there is no such word; put text with a colon in quotes"),
     }
 }
 
 fn parsed<T: FromStr<Err: Display>>(word: &Word) -> Result<Vec<T>, Mistake> {
-    let each = |value: &String| value.parse().map_err(|error: T::Err| mistake(&word.typed, error.to_string()));
+    let each =
+        |value: &String| value.parse().map_err(|error: T::Err| mistake(&word.typed, error.to_string()));
     word.values.iter().map(each).collect()
 }
 
@@ -253,7 +261,11 @@ fn statuses(word: &Word) -> Result<Vec<Status>, Mistake> {
             "dead" => found.push(Status::DeadLetter),
             "retrying" => found.push(Status::RetryScheduled),
             "waiting" => found.extend([Status::Queued, Status::RetryScheduled]),
-            value => found.push(value.parse().map_err(|error: domain::word::UnknownWord| mistake(&word.typed, error.to_string()))?),
+            value => found.push(
+                value
+                    .parse()
+                    .map_err(|error: domain::word::UnknownWord| mistake(&word.typed, error.to_string()))?,
+            ),
         }
     }
     Ok(found)
@@ -269,13 +281,19 @@ fn fanout(word: &Word) -> Result<FanoutState, Mistake> {
 }
 
 /// Ids as they are, all else by name or uid.
-fn named<I: FromStr + Copy>(word: &Word, names: &HashMap<String, Vec<I>>, what: &str) -> Result<Vec<I>, Mistake> {
+fn named<I: FromStr + Copy>(
+    word: &Word,
+    names: &HashMap<String, Vec<I>>,
+    what: &str,
+) -> Result<Vec<I>, Mistake> {
     let mut ids = Vec::new();
     for value in &word.values {
         match (value.parse(), names.get(value)) {
             (Ok(id), _) => ids.push(id),
             (Err(_), Some(found)) => ids.extend(found),
-            (Err(_), None) => return Err(mistake(&word.typed, format!("no {what} has this name, uid or id"))),
+            (Err(_), None) => {
+                return Err(mistake(&word.typed, format!("no {what} has this name, uid or id")));
+            }
         }
     }
     Ok(ids)
@@ -360,7 +378,8 @@ mod tests {
 
     #[test]
     fn words_of_events_list_events() {
-        let found = events("type:invoice.*,order.paid tag:order-4711 since:1h fanout:unmatched metadata.team:a");
+        let found =
+            events("type:invoice.*,order.paid tag:order-4711 since:1h fanout:unmatched metadata.team:a");
         assert_eq!(found.types.len(), 2);
         assert_eq!(found.tag, ["order-4711"]);
         assert_eq!(found.since, Some(NOW.minus(Duration::from_secs(3_600))));
@@ -370,7 +389,9 @@ mod tests {
 
     #[test]
     fn one_word_of_deliveries_lists_deliveries() {
-        let found = deliveries("type:invoice.* status:dead_letter,cancelled destination:billing http_status:503 since:2d");
+        let found = deliveries(
+            "type:invoice.* status:dead_letter,cancelled destination:billing http_status:503 since:2d",
+        );
         assert_eq!(found.status, [Status::DeadLetter, Status::Cancelled]);
         assert_eq!((found.http_status, found.destination_id.len()), (vec![503], 1));
         assert_eq!(deliveries("status:waiting").status, [Status::Queued, Status::RetryScheduled]);

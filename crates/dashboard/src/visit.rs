@@ -92,8 +92,7 @@ impl FromRequestParts<App> for Visit {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, Response> {
-        let visitor =
-            Visitor::from_request_parts(parts, app).await.map_err(IntoResponse::into_response)?;
+        let visitor = Visitor::from_request_parts(parts, app).await.map_err(IntoResponse::into_response)?;
         let cache = Extension::<Arc<CountCache>>::from_request_parts(parts, app).await;
         let counts = match (visitor.account_id(), cache) {
             (Some(account), Ok(Extension(cache))) => cache.of(app, &visitor, account).await,

@@ -45,7 +45,13 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
     Ok(Page::new("Dead letters", body).live("kind=delivery.changed&status=dead_letter"))
 }
 
-fn one(visit: &Visit, now: Timestamp, group: &DeadLetterGroupView, names: &DestinationNames, may_replay: bool) -> Markup {
+fn one(
+    visit: &Visit,
+    now: Timestamp,
+    group: &DeadLetterGroupView,
+    names: &DestinationNames,
+    may_replay: bool,
+) -> Markup {
     let query = DeliveryQuery {
         status: vec![Status::DeadLetter],
         reason: vec![group.reason.as_str().to_owned()],
@@ -55,8 +61,15 @@ fn one(visit: &Visit, now: Timestamp, group: &DeadLetterGroupView, names: &Desti
     };
     let filter = serde_json::to_string(&query).unwrap_or_default();
     let code = group.http_status.map(|code| format!(" http_status:{code}")).unwrap_or_default();
-    let text = format!("status:dead_letter destination:{} reason:{}{code}", group.destination_id, group.reason.as_str());
-    let curl = format!("curl '{}/v1/replays' -H \"authorization: Bearer $POSTHASTE_KEY\" -H 'content-type: application/json' \\\n  -d '{{\"filter\": {filter}, \"dry_run\": true}}'", visit.origin);
+    let text = format!(
+        "status:dead_letter destination:{} reason:{}{code}",
+        group.destination_id,
+        group.reason.as_str()
+    );
+    let curl = format!(
+        "curl '{}/v1/replays' -H \"authorization: Bearer $POSTHASTE_KEY\" -H 'content-type: application/json' \\\n  -d '{{\"filter\": {filter}, \"dry_run\": true}}'",
+        visit.origin
+    );
     html! {
         article.group data-key=(text) {
             div.group-head {
@@ -80,12 +93,24 @@ fn one(visit: &Visit, now: Timestamp, group: &DeadLetterGroupView, names: &Desti
 fn remedy(reason: DeadReason) -> &'static str {
     match reason {
         DeadReason::Exhausted => "Every retry failed. See that the destination is well again, then replay.",
-        DeadReason::Rejected => "The destination refused them for good. Mend what it does not like, at either end, then replay.",
-        DeadReason::Gone => "The destination said that it is gone, and was disabled. Enable it or give it a new URL, then replay.",
-        DeadReason::Tls => "The certificate could not be trusted. See that it is valid for this host, then replay.",
-        DeadReason::Blocked => "The address may not be called from here. Give the destination another URL, or ask the operator.",
+        DeadReason::Rejected => {
+            "The destination refused them for good. Mend what it does not like, at either end, then replay."
+        }
+        DeadReason::Gone => {
+            "The destination said that it is gone, and was disabled. Enable it or give it a new URL, then replay."
+        }
+        DeadReason::Tls => {
+            "The certificate could not be trusted. See that it is valid for this host, then replay."
+        }
+        DeadReason::Blocked => {
+            "The address may not be called from here. Give the destination another URL, or ask the operator."
+        }
         DeadReason::Undeliverable => "No request could be made of it: look at the attempt for the reason.",
-        DeadReason::Expired => "They waited longer than a delivery may. See why the destination was held, then replay.",
-        DeadReason::DestinationDisabled => "The destination was disabled while they waited. Enable it, then replay.",
+        DeadReason::Expired => {
+            "They waited longer than a delivery may. See why the destination was held, then replay."
+        }
+        DeadReason::DestinationDisabled => {
+            "The destination was disabled while they waited. Enable it, then replay."
+        }
     }
 }

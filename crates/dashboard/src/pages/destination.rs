@@ -15,7 +15,10 @@ use crate::{
 };
 use api::read;
 use axum::{extract::Path, response::Response};
-use contract::{AttemptView, DeliveryQuery, DestinationStatsView, DestinationStatus, DestinationView, HoldRecordView, StatsQuery};
+use contract::{
+    AttemptView, DeliveryQuery, DestinationStatsView, DestinationStatus, DestinationView, HoldRecordView,
+    StatsQuery,
+};
 use domain::{
     account::Scope,
     gate::HoldReason,
@@ -41,20 +44,24 @@ async fn made(visit: &Visit, id: &str) -> Result<Page, PageError> {
     let found = read::destination(app, account, id).await?;
     let destination = &found.view;
     let (over, word) = over(visit.params.get("over"));
-    let holds = read::destination_holds(app, account, id, store::Page { before: None, limit: HOLDS }).await?.data;
-    let (stats, attempts, deliveries) = if visit.may(Scope::DeliveriesRead) {
-        let query = StatsQuery { since: Some(now.minus(over)), until: None };
-        let stats = read::destination_stats(app, account, id, &query).await?;
-        let attempts = read::destination_attempts(app, account, id, store::Page { before: None, limit: ATTEMPTS }).await?.data;
-        (Some(stats), attempts, recent(visit, account, destination).await?)
+    let holds =
+        read::destination_holds(app, account, id, store::Page { before: None, limit: HOLDS }).await?.data;
+    let query = StatsQuery { since: Some(now.minus(over)), until: None };
+    let stats = read::destination_stats(app, account, id, &query).await?;
+    let (attempts, deliveries) = if visit.may(Scope::DeliveriesRead) {
+        let attempts =
+            read::destination_attempts(app, account, id, store::Page { before: None, limit: ATTEMPTS })
+                .await?
+                .data;
+        (attempts, recent(visit, account, destination).await?)
     } else {
-        (None, Vec::new(), Markup::default())
+        (Vec::new(), html! { p.quiet { "Your key may not see deliveries." } })
     };
     let body = html! {
         div #destination data-region {
             @if let Some(held) = &destination.hold { (hold::banner(now, destination, held, visit.may(Scope::DestinationsWrite))) }
-            (facts(now, destination, stats.as_ref()))
-            @if let Some(stats) = &stats { (charts(id, stats, &holds, now, over, word)) }
+            (facts(now, destination, &stats))
+            (charts(id, &stats, &holds, now, over, word))
             @if !attempts.is_empty() { (timeline(now, &attempts, &holds)) }
         }
         section.tabbed data-tabs {
@@ -72,7 +79,9 @@ async fn made(visit: &Visit, id: &str) -> Result<Page, PageError> {
             div #history role="tabpanel" { (history(now, &holds)) }
         }
     };
-    Ok(Page::new(destination.name.clone(), body).with_actions(actions(visit, destination)).live(format!("destination_id={id}&kind=destination.changed&kind=delivery.changed")))
+    Ok(Page::new(destination.name.clone(), body)
+        .with_actions(actions(visit, destination))
+        .live(format!("destination_id={id}&kind=destination.changed&kind=delivery.changed")))
 }
 
 fn over(asked: Option<&str>) -> (Duration, &'static str) {
@@ -96,14 +105,14 @@ fn actions(visit: &Visit, destination: &DestinationView) -> Markup {
     } }
 }
 
-fn facts(now: Timestamp, destination: &DestinationView, stats: Option<&DestinationStatsView>) -> Markup {
-    let latency = stats.map(|stats| &stats.latency_ms);
+fn facts(now: Timestamp, destination: &DestinationView, stats: &DestinationStatsView) -> Markup {
+    let latency = &stats.latency_ms;
     let millis = |value: Option<u64>| value.map_or_else(|| "–".to_owned(), format::millis);
     html! {
         p.event-id { (status::destination(destination.status)) " " code.clip { (destination.url) } " " (name::copied_id(destination.id)) @if let Some(uid) = &destination.uid { " " span.quiet { "uid " (uid) } } }
         section.facts aria-label="Now" {
-            div { span.quiet { "Success" } strong { @match stats.and_then(|stats| stats.success_ratio).or(destination.success_rate_1h) { Some(ratio) => (format::percent(ratio)), None => "–" } } }
-            div { span.quiet { "p50 · p95 · p99" } strong { @match latency { Some(latency) => { (millis(latency.p50)) " · " (millis(latency.p95)) " · " (millis(latency.p99)) }, None => "–" } } }
+            div { span.quiet { "Success" } strong { @match stats.success_ratio.or(destination.success_rate_1h) { Some(ratio) => (format::percent(ratio)), None => "–" } } }
+            div { span.quiet { "p50 · p95 · p99" } strong { (millis(latency.p50)) " · " (millis(latency.p95)) " · " (millis(latency.p99)) } }
             div { span.quiet { "In flight" } strong { (destination.in_flight) span.quiet { " of " (destination.max_concurrency) } } }
             div { span.quiet { "Rate limit" } strong { @match &destination.rate_limit { Some(limit) => { (limit.requests) span.quiet { " in " (limit.per_seconds) " s" } }, None => "none" } } }
             div { span.quiet { "Waiting" } strong { (hold::waiting(destination)) } }
@@ -112,18 +121,55 @@ fn facts(now: Timestamp, destination: &DestinationView, stats: Option<&Destinati
     }
 }
 
-fn charts(id: DestinationId, stats: &DestinationStatsView, holds: &[HoldRecordView], now: Timestamp, over: Duration, word: &str) -> Markup {
+fn charts(
+    id: DestinationId,
+    stats: &DestinationStatsView,
+    holds: &[HoldRecordView],
+    now: Timestamp,
+    over: Duration,
+    word: &str,
+) -> Markup {
     let series = series::of_destination(stats, now, over);
     let Some(first) = series.points.first() else { return Markup::default() };
-    let marks: Vec<Mark> = holds.iter().map(|held| Mark {
-        from: held.since,
-        to: held.ended_at.unwrap_or(now),
-        class: hold::tone(held.reason).class(),
-        label: format!("{} since {}: {}", hold::word(held.reason), format::exact(held.since), held.detail),
-    }).collect();
-    let chart = |title, lines, unit, stacked| Chart { title, from: first.at, step: series.step, lines, stacked, unit, marks: marks.clone(), brush: false };
-    let outcomes = chart("Attempts", vec![line("succeeded", "ok", &series, |point| Some(point.ok as f64)), line("failed", "fail", &series, |point| Some(point.failed as f64))], Unit::Count, true);
-    let latency = chart("Latency, p95", vec![line("p95", "latency", &series, |point| point.p95_ms.map(|p95| p95 as f64))], Unit::Millis, false);
+    let marks: Vec<Mark> = holds
+        .iter()
+        .map(|held| Mark {
+            from: held.since,
+            to: held.ended_at.unwrap_or(now),
+            class: hold::tone(held.reason).class(),
+            label: format!(
+                "{} since {}: {}",
+                hold::word(held.reason),
+                format::exact(held.since),
+                held.detail
+            ),
+        })
+        .collect();
+    let chart = |title, lines, unit, stacked| Chart {
+        title,
+        from: first.at,
+        step: series.step,
+        lines,
+        stacked,
+        unit,
+        marks: marks.clone(),
+        brush: false,
+    };
+    let outcomes = chart(
+        "Attempts",
+        vec![
+            line("succeeded", "ok", &series, |point| Some(point.ok as f64)),
+            line("failed", "fail", &series, |point| Some(point.failed as f64)),
+        ],
+        Unit::Count,
+        true,
+    );
+    let latency = chart(
+        "Latency, p95",
+        vec![line("p95", "latency", &series, |point| point.p95_ms.map(|p95| p95 as f64))],
+        Unit::Millis,
+        false,
+    );
     html! {
         div.chart-head {
             h2 { "How it did" }
@@ -142,18 +188,29 @@ fn charts(id: DestinationId, stats: &DestinationStatsView, holds: &[HoldRecordVi
     }
 }
 
-fn line(name: &'static str, class: &'static str, series: &Series, pick: impl Fn(&series::Point) -> Option<f64>) -> Line {
+fn line(
+    name: &'static str,
+    class: &'static str,
+    series: &Series,
+    pick: impl Fn(&series::Point) -> Option<f64>,
+) -> Line {
     Line { name, class, values: series.points.iter().map(pick).collect() }
 }
 
 /// The newest attempts in the order of time, with the holds between them, so that one sees the gap that they left.
 fn timeline(now: Timestamp, attempts: &[AttemptView], holds: &[HoldRecordView]) -> Markup {
-    enum Happened<'a> { Attempt(&'a AttemptView), Hold(&'a HoldRecordView) }
+    enum Happened<'a> {
+        Attempt(&'a AttemptView),
+        Hold(&'a HoldRecordView),
+    }
     let mut attempts: Vec<&AttemptView> = attempts.iter().collect();
     attempts.sort_by_key(|attempt| attempt.started_at);
     let from = attempts.first().map_or(now, |attempt| attempt.started_at);
-    let mut happened: Vec<(Timestamp, Happened<'_>)> = attempts.into_iter().map(|attempt| (attempt.started_at, Happened::Attempt(attempt))).collect();
-    happened.extend(holds.iter().filter(|held| held.since >= from).map(|held| (held.since, Happened::Hold(held))));
+    let mut happened: Vec<(Timestamp, Happened<'_>)> =
+        attempts.into_iter().map(|attempt| (attempt.started_at, Happened::Attempt(attempt))).collect();
+    happened.extend(
+        holds.iter().filter(|held| held.since >= from).map(|held| (held.since, Happened::Hold(held))),
+    );
     happened.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
     html! {
         details.panel open {
@@ -176,9 +233,15 @@ fn timeline(now: Timestamp, attempts: &[AttemptView], holds: &[HoldRecordView]) 
     }
 }
 
-async fn recent(visit: &Visit, account: AccountId, destination: &DestinationView) -> Result<Markup, PageError> {
+async fn recent(
+    visit: &Visit,
+    account: AccountId,
+    destination: &DestinationView,
+) -> Result<Markup, PageError> {
     let query = DeliveryQuery { destination_id: vec![destination.id], ..DeliveryQuery::default() };
-    let found = read::deliveries(&visit.app, account, &query, store::Page { before: None, limit: DELIVERIES }).await?;
+    let found =
+        read::deliveries(&visit.app, account, &query, store::Page { before: None, limit: DELIVERIES })
+            .await?;
     let names = DestinationNames::of(visit, account, [destination.id]).await;
     let text = format!("destination:{}", destination.id);
     Ok(html! {

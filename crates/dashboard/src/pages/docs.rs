@@ -46,7 +46,8 @@ fn operations() -> Vec<Operation<'static>> {
     paths
         .flat_map(|(path, methods)| {
             let methods = methods.as_object().into_iter().flatten();
-            methods.filter_map(move |(method, said)| Some(Operation { method, path, said: said.as_object()? }))
+            methods
+                .filter_map(move |(method, said)| Some(Operation { method, path, said: said.as_object()? }))
         })
         .filter(|operation| ["get", "post", "put", "patch", "delete"].contains(&operation.method))
         .collect()
@@ -73,22 +74,46 @@ fn made(visit: &Visit) -> Result<Page, PageError> {
 
 /// In the order of the document.
 fn tags<'a>(operations: &[Operation<'a>]) -> Vec<&'a str> {
-    let mut tags: Vec<&str> = DOCUMENT["tags"].as_array().into_iter().flatten().filter_map(|tag| tag["name"].as_str()).collect();
+    let mut tags: Vec<&str> =
+        DOCUMENT["tags"].as_array().into_iter().flatten().filter_map(|tag| tag["name"].as_str()).collect();
     tags.retain(|tag| operations.iter().any(|operation| operation.tag() == *tag));
-    tags.extend(operations.iter().map(Operation::tag).filter(|tag| !DOCUMENT["tags"].to_string().contains(*tag)).take(1));
+    tags.extend(
+        operations
+            .iter()
+            .map(Operation::tag)
+            .filter(|tag| !DOCUMENT["tags"].to_string().contains(*tag))
+            .take(1),
+    );
     tags
 }
 
 fn one(visit: &Visit, operation: &Operation<'_>) -> Markup {
-    let parameters: Vec<&Value> = operation.said.get("parameters").and_then(Value::as_array).into_iter().flatten().map(resolved).collect();
-    let body = operation.said.get("requestBody").map(resolved).and_then(|body| body["content"].as_object()?.values().next()?.get("schema"));
-    let example = body.map(|schema| serde_json::to_string_pretty(&example(schema, DEPTH)).unwrap_or_default());
+    let parameters: Vec<&Value> = operation
+        .said
+        .get("parameters")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .map(resolved)
+        .collect();
+    let body = operation
+        .said
+        .get("requestBody")
+        .map(resolved)
+        .and_then(|body| body["content"].as_object()?.values().next()?.get("schema"));
+    let example =
+        body.map(|schema| serde_json::to_string_pretty(&made_up(schema, DEPTH)).unwrap_or_default());
     let curl = curl(visit, operation, example.as_deref());
     let by_session = operation.path.starts_with("/v1/") && operation.path != "/v1/stream";
-    let described = if operation.text("summary").is_empty() { operation.text("description").to_owned() } else { format!("{} {}", operation.text("summary"), operation.text("description")) };
+    // The summary is the beginning of the description.
+    let described = if operation.text("description").is_empty() {
+        operation.text("summary")
+    } else {
+        operation.text("description")
+    };
     html! {
         h2 { span class={ "method " (operation.method) } { (operation.method) } " " code { (operation.path) } }
-        p { (in_words(&described)) }
+        p { (in_words(described)) }
         form.sheet data-try=(operation.path) data-method=(operation.method.to_uppercase()) {
             @if !parameters.is_empty() {
                 h3 { "Parameters" }
@@ -96,7 +121,7 @@ fn one(visit: &Visit, operation: &Operation<'_>) -> Markup {
                     @let required = parameter["required"].as_bool().unwrap_or(false);
                     @let place = parameter["in"].as_str().unwrap_or("query");
                     tr {
-                        td { code { (parameter["name"].as_str().unwrap_or_default()) } @if required { span.bad { " *" } } div.quiet { (place) " · " (kind(&parameter["schema"])) } }
+                        td { code { (parameter["name"].as_str().unwrap_or_default()) } @if required { span.bad { " *" } } div.quiet { (place) " · " (kind_word(&parameter["schema"])) } }
                         td.wide { (in_words(parameter["description"].as_str().unwrap_or_else(|| resolved(&parameter["schema"])["description"].as_str().unwrap_or_default()))) }
                         td { @if by_session && place != "header" { input name=(parameter["name"].as_str().unwrap_or_default()) data-in=(place) required[required] aria-label=(parameter["name"].as_str().unwrap_or_default()); } }
                     }
@@ -117,20 +142,18 @@ fn one(visit: &Visit, operation: &Operation<'_>) -> Markup {
         h3 { "Answers" }
         table.list { tbody { @for (status, answer) in operation.said.get("responses").and_then(Value::as_object).into_iter().flatten() {
             @let answer = resolved(answer);
-            tr { td { (crate::status::code(status.parse().ok())) } td.wide { (in_words(answer["description"].as_str().unwrap_or_default())) @if let Some(schema) = answer["content"].as_object().and_then(|content| content.values().next()).map(|content| &content["schema"]).filter(|schema| !schema.is_null()) { details { summary { (kind(schema)) } pre.box { (serde_json::to_string_pretty(&example_of(schema)).unwrap_or_default()) } } } } }
+            tr { td { (crate::status::code(status.parse().ok())) } td.wide { (in_words(answer["description"].as_str().unwrap_or_default())) @if let Some(schema) = answer["content"].as_object().and_then(|content| content.values().next()).map(|content| &content["schema"]).filter(|schema| !schema.is_null()) { details { summary { (kind_word(schema)) } pre.box { (serde_json::to_string_pretty(&made_up(schema, DEPTH)).unwrap_or_default()) } } } } }
         } } }
     }
-}
-
-fn example_of(schema: &Value) -> Value {
-    example(schema, DEPTH)
 }
 
 /// What a reference refers to.
 fn resolved(value: &Value) -> &Value {
     let mut value = value;
     for _ in 0..8 {
-        let Some(pointer) = value["$ref"].as_str().and_then(|reference| reference.strip_prefix('#')) else { break };
+        let Some(pointer) = value["$ref"].as_str().and_then(|reference| reference.strip_prefix('#')) else {
+            break;
+        };
         match DOCUMENT.pointer(pointer) {
             Some(found) => value = found,
             None => break,
@@ -140,7 +163,7 @@ fn resolved(value: &Value) -> &Value {
 }
 
 /// A value as the schema has it, made up as far as it says nothing itself.
-fn example(schema: &Value, depth: usize) -> Value {
+fn made_up(schema: &Value, depth: usize) -> Value {
     let schema = resolved(schema);
     for said in ["example", "default", "const"] {
         if !schema[said].is_null() {
@@ -156,28 +179,33 @@ fn example(schema: &Value, depth: usize) -> Value {
     for several in ["oneOf", "anyOf"] {
         let each = schema[several].as_array().into_iter().flatten();
         if let Some(first) = each.into_iter().find(|one| one["type"] != "null") {
-            return example(first, depth - 1);
+            return made_up(first, depth - 1);
         }
     }
     if let Some(all) = schema["allOf"].as_array() {
         let mut members = Map::new();
         for part in all {
-            if let Value::Object(part) = example(part, depth - 1) {
+            if let Value::Object(part) = made_up(part, depth - 1) {
                 members.extend(part);
             }
         }
         return members.into();
     }
     let kind = match &schema["type"] {
-        Value::Array(kinds) => kinds.iter().find(|kind| *kind != "null").and_then(Value::as_str).unwrap_or_default(),
+        Value::Array(kinds) => {
+            kinds.iter().find(|kind| *kind != "null").and_then(Value::as_str).unwrap_or_default()
+        }
         kind => kind.as_str().unwrap_or_default(),
     };
     match kind {
         "object" => {
             let members = schema["properties"].as_object().into_iter().flatten();
-            members.map(|(name, member)| (name.clone(), example(member, depth - 1))).collect::<Map<_, _>>().into()
+            members
+                .map(|(name, member)| (name.clone(), made_up(member, depth - 1)))
+                .collect::<Map<_, _>>()
+                .into()
         }
-        "array" => Value::Array(vec![example(&schema["items"], depth - 1)]),
+        "array" => Value::Array(vec![made_up(&schema["items"], depth - 1)]),
         "integer" => schema["minimum"].as_i64().unwrap_or(1).into(),
         "number" => 0.5.into(),
         "boolean" => false.into(),
@@ -187,26 +215,30 @@ fn example(schema: &Value, depth: usize) -> Value {
 }
 
 /// The name of a schema, or what it is.
-fn kind(schema: &Value) -> String {
+fn kind_word(schema: &Value) -> String {
     if let Some(name) = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next()) {
         return name.to_owned();
     }
     match &schema["type"] {
-        Value::String(kind) if kind == "array" => format!("list of {}", kind_of(&schema["items"])),
+        Value::String(kind) if kind == "array" => format!("list of {}", kind_word(&schema["items"])),
         Value::String(kind) => kind.clone(),
         Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
         _ => "value".to_owned(),
     }
 }
 
-fn kind_of(schema: &Value) -> String {
-    kind(schema)
-}
-
 fn curl(visit: &Visit, operation: &Operation<'_>, body: Option<&str>) -> String {
-    let mut text = format!("curl -X {} '{}{}' \\\n  -H \"authorization: Bearer $POSTHASTE_KEY\"", operation.method.to_uppercase(), visit.origin, operation.path);
+    let mut text = format!(
+        "curl -X {} '{}{}' \\\n  -H \"authorization: Bearer $POSTHASTE_KEY\"",
+        operation.method.to_uppercase(),
+        visit.origin,
+        operation.path
+    );
     if let Some(body) = body {
-        text.push_str(&format!(" \\\n  -H 'content-type: application/json' \\\n  -d '{}'", body.replace('\'', r"'\''")));
+        text.push_str(&format!(
+            " \\\n  -H 'content-type: application/json' \\\n  -d '{}'",
+            body.replace('\'', r"'\''")
+        ));
     }
     text
 }
@@ -229,12 +261,13 @@ mod tests {
     fn every_operation_is_listed_once_and_has_examples_that_end() {
         let operations = operations();
         assert!(operations.len() > 50);
-        let listed: usize = tags(&operations).iter().map(|tag| operations.iter().filter(|it| it.tag() == *tag).count()).sum();
+        let listed: usize =
+            tags(&operations).iter().map(|tag| operations.iter().filter(|it| it.tag() == *tag).count()).sum();
         assert_eq!(listed, operations.len());
         for operation in &operations {
             for answer in operation.said["responses"].as_object().into_iter().flat_map(Map::values) {
                 for content in resolved(answer)["content"].as_object().into_iter().flat_map(Map::values) {
-                    example(&content["schema"], DEPTH);
+                    made_up(&content["schema"], DEPTH);
                 }
             }
         }

@@ -63,14 +63,14 @@ async fn made(visit: &Visit, id: &str) -> Result<Page, PageError> {
     let account = visit.require(Scope::EventsRead)?;
     let id: EventId = id.parse().map_err(|_| api::error::ApiError::no_such("event"))?;
     let shown = Shown::read(visit, account, id, LANES).await?;
-    let body = html! { div.event-page #detail data-region { (head(visit, &shown, false)) (lanes(visit, &shown)) (carried(visit, &shown)) } };
+    let body = html! { div.event-page #detail data-region { (head(visit, &shown, false)) (lanes(visit, &shown)) (carried(&shown)) } };
     Ok(Page::new(shown.event.event.event_type.as_str(), body).live("kind=delivery.changed"))
 }
 
 /// The same beside the list.
 pub(crate) async fn pane(visit: &Visit, account: AccountId, id: EventId) -> Result<Markup, PageError> {
     match Shown::read(visit, account, id, LANES_IN_PANE).await {
-        Ok(shown) => Ok(html! { (head(visit, &shown, true)) (lanes(visit, &shown)) (carried(visit, &shown)) }),
+        Ok(shown) => Ok(html! { (head(visit, &shown, true)) (lanes(visit, &shown)) (carried(&shown)) }),
         // Forgotten since the list was read, or a link from elsewhere.
         Err(PageError::Api(error)) if error.status().is_client_error() => {
             Ok(html! { div.empty { h2 { (error.code().title()) } p { (page_error::detail(&error)) } } })
@@ -93,8 +93,15 @@ impl Shown {
         } else {
             Vec::new()
         };
-        let found = together(ids.into_iter().map(|id| read::delivery(&visit.app, account, id).boxed()).collect()).await;
-        let names = DestinationNames::of(visit, account, event.deliveries.iter().take(limits::PAGE_DEFAULT).map(|it| it.destination_id)).await;
+        let found =
+            together(ids.into_iter().map(|id| read::delivery(&visit.app, account, id).boxed()).collect())
+                .await;
+        let names = DestinationNames::of(
+            visit,
+            account,
+            event.deliveries.iter().take(limits::PAGE_DEFAULT).map(|it| it.destination_id),
+        )
+        .await;
         Ok(Self { lanes: found.into_iter().flatten().collect(), event, names })
     }
 }
@@ -178,14 +185,14 @@ fn one_lane(visit: &Visit, shown: &Shown, lane: &DeliveryDetailView) -> Markup {
             }
             @if let Some(of) = delivery.replay_of { p.quiet { "A replay of " a href={ "/deliveries/" (of) } { (name::id(of)) } } }
             ol.timeline {
-                @for attempt in &lane.attempts { (one_attempt(visit, shown, delivery.created_at, attempt)) }
+                @for attempt in &lane.attempts { (one_attempt(shown, delivery.created_at, attempt)) }
                 (next(now, lane, may_act))
             }
         }
     }
 }
 
-fn one_attempt(visit: &Visit, shown: &Shown, created_at: Timestamp, attempt: &AttemptView) -> Markup {
+fn one_attempt(shown: &Shown, created_at: Timestamp, attempt: &AttemptView) -> Markup {
     let tone = status::outcome_tone(attempt.outcome);
     html! {
         li class={ "attempt " (tone.class()) } {
@@ -226,7 +233,6 @@ fn one_attempt(visit: &Visit, shown: &Shown, created_at: Timestamp, attempt: &At
                     },
                 }
             }
-            @let _ = visit;
         }
     }
 }
@@ -238,7 +244,12 @@ fn headers(headers: &HeadersView) -> String {
 /// Where the time went. Phases end one after the other; what is left is the body of the answer.
 fn waterfall(attempt: &AttemptView) -> Markup {
     let timing = &attempt.timing_ms;
-    let ends = [("dns", "dns", timing.dns), ("connect", "connect", timing.connect), ("tls", "tls", timing.tls), ("wait", "wait", timing.first_byte)];
+    let ends = [
+        ("dns", "dns", timing.dns),
+        ("connect", "connect", timing.connect),
+        ("tls", "tls", timing.tls),
+        ("wait", "wait", timing.first_byte),
+    ];
     let mut spent = 0;
     let mut parts: Vec<(&str, String, f64)> = Vec::new();
     for (class, label, millis) in ends {
@@ -254,7 +265,8 @@ fn waterfall(attempt: &AttemptView) -> Markup {
     }
     let words: Vec<&str> = parts.iter().map(|(_, label, _)| label.as_str()).collect();
     let words = words.join(" · ");
-    let drawn: Vec<(&str, &str, f64)> = parts.iter().map(|(class, label, size)| (*class, label.as_str(), *size)).collect();
+    let drawn: Vec<(&str, &str, f64)> =
+        parts.iter().map(|(class, label, size)| (*class, label.as_str(), *size)).collect();
     html! {
         (chart::bar(&words, &drawn))
         p.phases { (words) @if attempt.connection_reused { " · reused connection" } }
@@ -309,7 +321,7 @@ fn wait_word(kind: WaitKind) -> &'static str {
 }
 
 /// The payload, the metadata and the headers it came with.
-fn carried(visit: &Visit, shown: &Shown) -> Markup {
+fn carried(shown: &Shown) -> Markup {
     let event = &shown.event.event;
     let download = format!("/ui/v1/events/{}/payload", event.id);
     let pretty = shown.event.payload.as_deref().and_then(pretty);
@@ -334,7 +346,6 @@ fn carried(visit: &Visit, shown: &Shown) -> Markup {
             @if !event.metadata.is_empty() { div #metadata role="tabpanel" { pre.box { (serde_json::to_string_pretty(&event.metadata).unwrap_or_default()) } } }
             div #headers role="tabpanel" { @let headers = headers(&shown.event.headers); @if headers.is_empty() { p.quiet { "None were kept." } } @else { pre.box { (headers) } } }
         }
-        @let _ = visit;
     }
 }
 
@@ -347,7 +358,9 @@ fn pretty(text: &str) -> Option<String> {
 /// The request once more, as a shell would send it. Redacted credentials stay redacted.
 fn as_curl(attempt: &AttemptView, payload: Option<&str>) -> String {
     let mut text = format!("curl -X {} {}", attempt.request.method, quoted(&attempt.request.url));
-    for (name, value) in attempt.request.headers.iter().filter(|(name, _)| *name != "host" && *name != "content-length") {
+    for (name, value) in
+        attempt.request.headers.iter().filter(|(name, _)| *name != "host" && *name != "content-length")
+    {
         text.push_str(&format!(" \\\n  -H {}", quoted(&format!("{name}: {value}"))));
     }
     if let Some(payload) = payload {

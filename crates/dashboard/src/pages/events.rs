@@ -61,7 +61,10 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
     };
     let page = Page::new(listed.title, body);
     // A page further back stands still.
-    Ok(match (visit.params.get("before"), listed.live) { (None, Some(live)) => page.live(live), _ => page })
+    Ok(match (visit.params.get("before"), listed.live) {
+        (None, Some(live)) => page.live(live),
+        _ => page,
+    })
 }
 
 /// Where an id alone leads.
@@ -130,7 +133,11 @@ async fn asked(visit: &Visit, account: AccountId, text: &str) -> Result<Result<W
 }
 
 /// What the words name, looked up once.
-async fn names(visit: &Visit, account: AccountId, (destinations, sources, routes): (bool, bool, bool)) -> Result<Names, PageError> {
+async fn names(
+    visit: &Visit,
+    account: AccountId,
+    (destinations, sources, routes): (bool, bool, bool),
+) -> Result<Names, PageError> {
     let (app, limit) = (&visit.app, limits::PAGE_MAX);
     let mut names = Names::default();
     if !visit.may(Scope::DestinationsRead) {
@@ -167,11 +174,17 @@ async fn names(visit: &Visit, account: AccountId, (destinations, sources, routes
     Ok(names)
 }
 
-async fn events(visit: &Visit, account: AccountId, text: &str, query: &contract::EventQuery) -> Result<Listing, PageError> {
+async fn events(
+    visit: &Visit,
+    account: AccountId,
+    text: &str,
+    query: &contract::EventQuery,
+) -> Result<Listing, PageError> {
     let page = store::Page { before: visit.params.parse("before"), limit: ROWS };
     let found = read::events(&visit.app, account, query, page).await?;
     let now = visit.now();
-    let older = found.next.map(|next| link("/events", &[("q", Some(text)), ("before", Some(&next.to_string()))]));
+    let older =
+        found.next.map(|next| link("/events", &[("q", Some(text)), ("before", Some(&next.to_string()))]));
     let rows = html! {
         @if found.data.is_empty() { (nothing(visit, text)) } @else {
             table.list.events {
@@ -182,13 +195,27 @@ async fn events(visit: &Visit, account: AccountId, text: &str, query: &contract:
         @if let Some(older) = older { p.more { a.button href=(older) { "Older" } } }
     };
     let mut curl = url::form_urlencoded::Serializer::new(String::new());
-    for pattern in &query.types { curl.append_pair("type", pattern.as_str()); }
-    for tag in &query.tag { curl.append_pair("tag", tag); }
-    for source in &query.source_id { curl.append_pair("source_id", &source.to_string()); }
-    for is in &query.metadata { curl.append_pair(&format!("metadata.{}", is.key), &is.value); }
-    if let Some(since) = query.since { curl.append_pair("since", &since.to_string()); }
-    if let Some(until) = query.until { curl.append_pair("until", &until.to_string()); }
-    if let Some(q) = &query.q { curl.append_pair("q", q); }
+    for pattern in &query.types {
+        curl.append_pair("type", pattern.as_str());
+    }
+    for tag in &query.tag {
+        curl.append_pair("tag", tag);
+    }
+    for source in &query.source_id {
+        curl.append_pair("source_id", &source.to_string());
+    }
+    for is in &query.metadata {
+        curl.append_pair(&format!("metadata.{}", is.key), &is.value);
+    }
+    if let Some(since) = query.since {
+        curl.append_pair("since", &since.to_string());
+    }
+    if let Some(until) = query.until {
+        curl.append_pair("until", &until.to_string());
+    }
+    if let Some(q) = &query.q {
+        curl.append_pair("q", q);
+    }
     Ok(Listing {
         title: "Events",
         notice: Markup::default(),
@@ -204,9 +231,9 @@ fn event_row(now: Timestamp, text: &str, event: &EventView) -> Markup {
     let open = link("/events", &[("q", Some(text)), ("selected", Some(&id))]);
     html! {
         tr data-key=(id) data-event=(id) tabindex="-1" {
-            td.pick { input type="checkbox" data-pick=(id) aria-label={ "Select " (id) }; }
+            td.pick { input type="checkbox" data-pick=(id) aria-label="Select"; }
             td { (status::event(&event.fanout)) }
-            td.wide { a.row-link href=(open) data-full={ "/events/" (id) } { (event.event_type.as_str()) } @for tag in &event.tags { " " span.tag { (tag) } } }
+            td.wide { a.row-link href=(open) { (event.event_type.as_str()) } @for tag in &event.tags { " " span.tag { (tag) } } }
             td.num-left { (fanned(event)) }
             td { (name::id(&id)) }
             td.num { (format::bytes(event.size_bytes)) }
@@ -224,13 +251,20 @@ fn fanned(event: &EventView) -> Markup {
     } }
 }
 
-async fn deliveries(visit: &Visit, account: AccountId, text: &str, query: DeliveryQuery) -> Result<Listing, PageError> {
+async fn deliveries(
+    visit: &Visit,
+    account: AccountId,
+    text: &str,
+    query: DeliveryQuery,
+) -> Result<Listing, PageError> {
     visit.require(Scope::DeliveriesRead)?;
     let page = store::Page { before: visit.params.parse("before"), limit: ROWS };
     let found = read::deliveries(&visit.app, account, &query, page).await?;
-    let names = DestinationNames::of(visit, account, found.data.iter().map(|delivery| delivery.destination_id)).await;
+    let names =
+        DestinationNames::of(visit, account, found.data.iter().map(|delivery| delivery.destination_id)).await;
     let now = visit.now();
-    let older = found.next.map(|next| link("/events", &[("q", Some(text)), ("before", Some(&next.to_string()))]));
+    let older =
+        found.next.map(|next| link("/events", &[("q", Some(text)), ("before", Some(&next.to_string()))]));
     let rows = html! {
         @if found.data.is_empty() { (nothing(visit, text)) } @else { (delivery_table(now, text, &found.data, &names)) }
         @if let Some(older) = older { p.more { a.button href=(older) { "Older" } } }
@@ -238,13 +272,27 @@ async fn deliveries(visit: &Visit, account: AccountId, text: &str, query: Delive
     let may_act = visit.may(Scope::DestinationsWrite);
     let notice = html! { @for destination in names.held().take(3) { @if let Some(held) = &destination.hold { (hold::banner(now, destination, held, may_act)) } } };
     let mut curl = url::form_urlencoded::Serializer::new(String::new());
-    for status in &query.status { curl.append_pair("status", status.as_str()); }
-    for reason in &query.reason { curl.append_pair("reason", reason); }
-    for id in &query.destination_id { curl.append_pair("destination_id", &id.to_string()); }
-    for pattern in &query.types { curl.append_pair("type", pattern.as_str()); }
-    for code in &query.http_status { curl.append_pair("http_status", &code.to_string()); }
-    if let Some(since) = query.since { curl.append_pair("since", &since.to_string()); }
-    if let Some(until) = query.until { curl.append_pair("until", &until.to_string()); }
+    for status in &query.status {
+        curl.append_pair("status", status.as_str());
+    }
+    for reason in &query.reason {
+        curl.append_pair("reason", reason);
+    }
+    for id in &query.destination_id {
+        curl.append_pair("destination_id", &id.to_string());
+    }
+    for pattern in &query.types {
+        curl.append_pair("type", pattern.as_str());
+    }
+    for code in &query.http_status {
+        curl.append_pair("http_status", &code.to_string());
+    }
+    if let Some(since) = query.since {
+        curl.append_pair("since", &since.to_string());
+    }
+    if let Some(until) = query.until {
+        curl.append_pair("until", &until.to_string());
+    }
     Ok(Listing {
         title: "Deliveries",
         notice,
@@ -256,20 +304,25 @@ async fn deliveries(visit: &Visit, account: AccountId, text: &str, query: Delive
 }
 
 /// Also on the pages of a destination and of a group of dead letters.
-pub(crate) fn delivery_table(now: Timestamp, text: &str, deliveries: &[DeliveryView], names: &DestinationNames) -> Markup {
+pub(crate) fn delivery_table(
+    now: Timestamp,
+    text: &str,
+    deliveries: &[DeliveryView],
+    names: &DestinationNames,
+) -> Markup {
     html! {
         table.list.deliveries {
             thead { tr { th.pick { span.sr { "Select" } } th scope="col" { "Status" } th scope="col" { "Type" } th scope="col" { "Destination" } th scope="col" { "Event" } th.num scope="col" { "Code" } th.num scope="col" { "Attempts" } th.num scope="col" { "When" } } }
             tbody { @for delivery in deliveries {
                 @let event = delivery.event_id.to_string();
                 tr data-key=(delivery.id) data-event=(event) tabindex="-1" {
-                    td.pick { input type="checkbox" data-pick=(delivery.id) aria-label={ "Select " (delivery.id) }; }
+                    td.pick { input type="checkbox" data-pick=(delivery.id) aria-label="Select"; }
                     td { (status::delivery(delivery.status)) (why(now, delivery)) }
-                    td.wide { a.row-link href=(link("/events", &[("q", Some(text)), ("selected", Some(&event))])) data-full={ "/events/" (event) } { (delivery.event_type) } }
+                    td.wide { a.row-link href=(link("/events", &[("q", Some(text)), ("selected", Some(&event))])) { (delivery.event_type) } }
                     td { (names.link(delivery.destination_id)) }
                     td { (name::id(&event)) }
                     td.num { (status::code(delivery.last_http_status)) }
-                    td.num { (delivery.attempt_count) }
+                    td.num data-label="attempts" { (delivery.attempt_count) }
                     td.num { (moment::ago(now, delivery.created_at)) }
                 }
             } }
@@ -332,9 +385,15 @@ async fn histogram(visit: &Visit, account: AccountId) -> Result<Markup, PageErro
     let destinations = read::destinations(&visit.app, account, page).await?;
     let ids: Vec<_> = destinations.data.iter().map(|destination| destination.id).collect();
     let hour = Duration::from_secs(3_600);
-    let Some(series) = series::of_account(&visit.app, account, &ids, visit.now(), hour).await? else { return Ok(Markup::default()) };
-    let Some(first) = series.points.first().filter(|_| series.ok() + series.failed() > 0) else { return Ok(Markup::default()) };
-    let values = |pick: fn(&series::Point) -> u64| series.points.iter().map(|point| Some(pick(point) as f64)).collect();
+    let Some(series) = series::of_account(&visit.app, account, &ids, visit.now(), hour).await? else {
+        return Ok(Markup::default());
+    };
+    let Some(first) = series.points.first().filter(|_| series.ok() + series.failed() > 0) else {
+        return Ok(Markup::default());
+    };
+    let values = |pick: fn(&series::Point) -> u64| {
+        series.points.iter().map(|point| Some(pick(point) as f64)).collect()
+    };
     let chart = Chart {
         title: "Attempts a minute",
         from: first.at,

@@ -13,7 +13,9 @@ use crate::{
 };
 use api::read;
 use axum::response::Response;
-use contract::{DeadLetterGroupView, DestinationStatus, DestinationView, FanoutStatsView, NodeView, StatsQuery, StatsView};
+use contract::{
+    DeadLetterGroupView, DestinationStatus, DestinationView, FanoutStatsView, NodeView, StatsQuery, StatsView,
+};
 use domain::{account::Scope, limits, time::Timestamp};
 use maud::{Markup, html};
 use std::{cmp::Reverse, time::Duration};
@@ -32,10 +34,13 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
     if chooses || visit.visitor.account_id().is_none() {
         return installation(visit).await;
     }
-    let account = visit.require(Scope::DeliveriesRead)?;
+    let account = visit.require(Scope::EventsRead)?;
     let (app, now) = (&visit.app, visit.now());
     let query = StatsQuery { since: Some(now.minus(HOUR)), until: None };
     let stats = read::stats(app, account, &query).await?;
+    // What it is now, and not in the mean of the hour.
+    let lately = StatsQuery { since: Some(now.minus(MINUTE * 5)), until: None };
+    let lately = read::stats(app, account, &lately).await?;
     let first = store::Page { before: None, limit: limits::PAGE_MAX };
     let (destinations, more) = if visit.may(Scope::DestinationsRead) {
         let found = read::destinations(app, account, first).await?;
@@ -47,18 +52,23 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
         let body = html! { div #overview data-region { (quick_start::body(visit, destinations.len())) } };
         return Ok(Page::new("Overview", body).live("kind=event.received"));
     }
-    let groups = read::dead_letter_groups(app, account, store::Page { before: None, limit: limits::PAGE_MAX }).await?;
+    let groups = if visit.may(Scope::DeliveriesRead) {
+        let page = store::Page { before: None, limit: limits::PAGE_MAX };
+        read::dead_letter_groups(app, account, page).await?.data
+    } else {
+        Vec::new()
+    };
     let ids: Vec<_> = destinations.iter().map(|destination| destination.id).collect();
     let series = if more { None } else { series::of_account(app, account, &ids, now, HOUR).await? };
     let fanout = read::fanout_stats(app, account, &query).await?;
-    let nodes = read::nodes(app).await?;
+    let nodes = nodes(visit).await?;
     let body = html! {
         div #overview data-region {
-            (numbers(&stats, series.as_ref(), &fanout))
+            (numbers(&stats, &lately, series.as_ref(), &fanout))
             (backlog(now, &stats, &destinations))
-            (attention(visit, now, &destinations, &groups.data))
+            (attention(visit, now, &destinations, &groups))
             (course(series.as_ref()))
-            (nodes_strip(now, &nodes))
+            (nodes)
         }
     };
     Ok(Page::new("Overview", body).live("kind=delivery.changed&kind=event.received&kind=destination.changed"))
@@ -66,24 +76,29 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
 
 /// No event that is kept at all.
 async fn is_fresh(visit: &Visit) -> Result<bool, PageError> {
-    let Ok(account) = visit.require(Scope::EventsRead) else { return Ok(false) };
+    let account = visit.require(Scope::EventsRead)?;
     let page = store::Page { before: None, limit: 1 };
     Ok(read::events(&visit.app, account, &contract::EventQuery::default(), page).await?.data.is_empty())
 }
 
 /// For an operator who looks at no account: all of them, and the nodes.
 async fn installation(visit: &Visit) -> Result<Page, PageError> {
-    let nodes = read::nodes(&visit.app).await?;
+    let nodes = nodes(visit).await?;
     let body = html! {
         @if visit.visitor.is_operator() && visit.visitor.account_id().is_some() { p.more { button.button type="button" data-account="" { "Look at no account" } } }
         (page_error::choose(visit).await)
-        (nodes_strip(visit.now(), &nodes))
+        (nodes)
     };
     Ok(Page::new("Installation", body))
 }
 
-fn numbers(stats: &StatsView, series: Option<&Series>, fanout: &FanoutStatsView) -> Markup {
-    let over = stats.until.since(stats.since).max(MINUTE);
+fn numbers(
+    stats: &StatsView,
+    lately: &StatsView,
+    series: Option<&Series>,
+    fanout: &FanoutStatsView,
+) -> Markup {
+    let over = lately.until.since(lately.since).max(MINUTE);
     let totals = &stats.totals;
     let line = |pick: &dyn Fn(&series::Point) -> Option<f64>| -> Vec<Option<f64>> {
         series.map(|series| series.points.iter().map(pick).collect()).unwrap_or_default()
@@ -100,12 +115,12 @@ fn numbers(stats: &StatsView, series: Option<&Series>, fanout: &FanoutStatsView)
         section.numbers aria-label="The last hour" {
             div.number {
                 h2 { "Events in" }
-                p.big { (format::rate(totals.events, over)) }
+                p.big { (format::rate(lately.totals.events, over)) }
                 p.quiet { (format::number(totals.events)) " in the last hour" }
             }
             div.number {
                 h2 { "Deliveries out" }
-                p.big { (format::rate(totals.delivered, over)) }
+                p.big { (format::rate(lately.totals.delivered, over)) }
                 (sparkline("Attempts a minute in the last hour", "ok", &attempts))
                 p.quiet { (format::number(totals.attempts)) " attempts in the last hour" }
             }
@@ -119,7 +134,7 @@ fn numbers(stats: &StatsView, series: Option<&Series>, fanout: &FanoutStatsView)
                 } }
             }
             div.number {
-                h2 { "Latency" abbr title="From receipt to the end of the last delivery" { " of events" } }
+                h2 title="From receipt to the end of the last delivery" { "Latency of events" }
                 p.big { (millis(fanout.lag_ms.p95)) span.unit { " p95" } }
                 (sparkline("95th percentile of the slowest destination in the last hour", "latency", &latency))
                 p.quiet { "p50 " (millis(fanout.lag_ms.p50)) " · p99 " (millis(fanout.lag_ms.p99)) }
@@ -149,7 +164,12 @@ struct Need {
     line: Markup,
 }
 
-fn attention(visit: &Visit, now: Timestamp, destinations: &[DestinationView], groups: &[DeadLetterGroupView]) -> Markup {
+fn attention(
+    visit: &Visit,
+    now: Timestamp,
+    destinations: &[DestinationView],
+    groups: &[DeadLetterGroupView],
+) -> Markup {
     let may_act = visit.may(Scope::DestinationsWrite);
     let held = destinations.iter().filter(|destination| destination.status != DestinationStatus::Active);
     let held = held.map(|destination| {
@@ -160,7 +180,10 @@ fn attention(visit: &Visit, now: Timestamp, destinations: &[DestinationView], gr
     });
     let recent = groups.iter().filter(|group| now.since(group.last_at) < Duration::from_secs(86_400));
     let dead = recent.map(|group| {
-        let name = destinations.iter().find(|destination| destination.id == group.destination_id).map(|found| found.name.as_str());
+        let name = destinations
+            .iter()
+            .find(|destination| destination.id == group.destination_id)
+            .map(|found| found.name.as_str());
         Need { impact: group.count * 10 + 5, line: dead_line(now, group, name) }
     });
     let mut needs: Vec<Need> = held.chain(dead).collect();
@@ -216,7 +239,9 @@ fn dead_line(now: Timestamp, group: &DeadLetterGroupView, name: Option<&str>) ->
 fn course(series: Option<&Series>) -> Markup {
     let Some(series) = series else { return Markup::default() };
     let Some(first) = series.points.first() else { return Markup::default() };
-    let values = |pick: fn(&series::Point) -> u64| series.points.iter().map(|point| Some(pick(point) as f64)).collect();
+    let values = |pick: fn(&series::Point) -> u64| {
+        series.points.iter().map(|point| Some(pick(point) as f64)).collect()
+    };
     let chart = Chart {
         title: "Attempts a minute, last hour",
         from: first.at,
@@ -242,7 +267,15 @@ fn course(series: Option<&Series>) -> Markup {
     }
 }
 
-pub(crate) fn nodes_strip(now: Timestamp, nodes: &[NodeView]) -> Markup {
+/// The nodes, for whoever may see them.
+pub(crate) async fn nodes(visit: &Visit) -> Result<Markup, PageError> {
+    if !visit.visitor.is_operator() && !visit.may(Scope::AccountAdmin) {
+        return Ok(Markup::default());
+    }
+    Ok(nodes_strip(visit.now(), &read::nodes(&visit.app).await?))
+}
+
+fn nodes_strip(now: Timestamp, nodes: &[NodeView]) -> Markup {
     html! {
         section.panel {
             h2 { (format::count(nodes.len() as u64, "node", "nodes")) }

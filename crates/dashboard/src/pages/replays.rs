@@ -65,7 +65,10 @@ async fn single(visit: &Visit, id: &str) -> Result<Page, PageError> {
 }
 
 async fn names(visit: &Visit, account: AccountId, replays: &[ReplayView]) -> DestinationNames {
-    let of_filters = replays.iter().filter_map(|replay| replay.filter.as_ref()).flat_map(|filter| filter.destination_id.iter().take(3));
+    let of_filters = replays
+        .iter()
+        .filter_map(|replay| replay.filter.as_ref())
+        .flat_map(|filter| filter.destination_id.iter().take(3));
     let of_backfills = replays.iter().flat_map(|replay| replay.destination_ids.iter().take(3));
     let ids: Vec<_> = of_filters.chain(of_backfills).copied().collect();
     DestinationNames::of(visit, account, ids).await
@@ -83,7 +86,8 @@ fn card(visit: &Visit, now: Timestamp, replay: &ReplayView, names: &DestinationN
         ("omit", format!("{} skipped", format::number(replay.skipped)), replay.skipped as f64),
         ("todo", format!("{} to make", format::number(rest)), rest as f64),
     ];
-    let drawn: Vec<(&str, &str, f64)> = parts.iter().map(|(class, label, size)| (*class, label.as_str(), *size)).collect();
+    let drawn: Vec<(&str, &str, f64)> =
+        parts.iter().map(|(class, label, size)| (*class, label.as_str(), *size)).collect();
     html! {
         article.group data-key=(id) {
             div.group-head {
@@ -138,7 +142,13 @@ fn filter_words(filter: &DeliveryQuery, names: &DestinationNames) -> String {
 }
 
 fn create() -> Markup {
-    let words: Vec<&str> = WORDS.iter().map(|(word, _)| *word).filter(|word| matches!(*word, "type" | "status" | "destination" | "http_status" | "reason" | "since" | "until")).collect();
+    let words: Vec<&str> = WORDS
+        .iter()
+        .map(|(word, _)| *word)
+        .filter(|word| {
+            matches!(*word, "type" | "status" | "destination" | "http_status" | "reason" | "since" | "until")
+        })
+        .collect();
     html! {
         details.panel {
             summary { h2 { "New replay" } }

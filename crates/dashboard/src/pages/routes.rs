@@ -23,11 +23,22 @@ pub(crate) async fn page(visit: Visit) -> Response {
 async fn made(visit: &Visit) -> Result<Page, PageError> {
     let account = visit.require(Scope::DestinationsRead)?;
     let app = &visit.app;
-    let found = read::routes(app, account, store::Page { before: visit.params.parse("before"), limit: limits::PAGE_DEFAULT }).await?;
-    let names = DestinationNames::of(visit, account, found.data.iter().map(|route| route.destination_id)).await;
-    let sources = read::sources(app, account, store::Page { before: None, limit: limits::PAGE_MAX }).await?.data;
+    let found = read::routes(
+        app,
+        account,
+        store::Page { before: visit.params.parse("before"), limit: limits::PAGE_DEFAULT },
+    )
+    .await?;
+    let names =
+        DestinationNames::of(visit, account, found.data.iter().map(|route| route.destination_id)).await;
+    let sources =
+        read::sources(app, account, store::Page { before: None, limit: limits::PAGE_MAX }).await?.data;
     let may = visit.may(Scope::DestinationsWrite);
-    let destinations = if may { read::destinations(app, account, store::Page { before: None, limit: limits::PAGE_MAX }).await?.data } else { Vec::new() };
+    let destinations = if may {
+        read::destinations(app, account, store::Page { before: None, limit: limits::PAGE_MAX }).await?.data
+    } else {
+        Vec::new()
+    };
     let body = html! {
         @if may { (create(&sources, &destinations)) }
         @if visit.may(Scope::EventsRead) { (preview(&sources)) }
@@ -46,14 +57,21 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
 fn source_name(sources: &[SourceView], id: Option<SourceId>) -> String {
     match id {
         None => "published by API".into(),
-        Some(id) => sources.iter().find(|source| source.id == id).map_or_else(|| format::short_id(id), |source| source.name.clone()),
+        Some(id) => sources
+            .iter()
+            .find(|source| source.id == id)
+            .map_or_else(|| format::short_id(id), |source| source.name.clone()),
     }
 }
 
 fn row(route: &RouteView, names: &DestinationNames, sources: &[SourceView], may: bool) -> Markup {
     let id = route.id;
     let types: Vec<&str> = route.event_types.iter().map(|pattern| pattern.as_str()).collect();
-    let filter = route.filter.as_ref().and_then(|filter| serde_json::to_string_pretty(filter).ok()).unwrap_or_default();
+    let filter = route
+        .filter
+        .as_ref()
+        .and_then(|filter| serde_json::to_string_pretty(filter).ok())
+        .unwrap_or_default();
     html! {
         tr data-key=(id) {
             td { (status::enabled(route.enabled)) @if let Some(name) = &route.name { div.quiet { (name) } } }

@@ -37,25 +37,48 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
         None => None,
     };
     let keys = match account {
-        Some(id) if visit.may(Scope::KeysManage) => Some(read::api_keys(app, Some(id), store::Page { before: None, limit: limits::PAGE_MAX }).await?.data),
-        None if visit.visitor.is_operator() => Some(read::api_keys(app, None, store::Page { before: None, limit: limits::PAGE_MAX }).await?.data),
+        Some(id) if visit.may(Scope::KeysManage) => Some(
+            read::api_keys(app, Some(id), store::Page { before: None, limit: limits::PAGE_MAX }).await?.data,
+        ),
+        None if visit.visitor.is_operator() => {
+            Some(read::api_keys(app, None, store::Page { before: None, limit: limits::PAGE_MAX }).await?.data)
+        }
         _ => None,
     };
     let audited = match account {
-        Some(id) if visit.may(Scope::AuditRead) => Some(read::audit_entries(app, Some(id), &AuditFilter::default(), store::Page { before: None, limit: AUDITED }).await?.data),
-        None if visit.visitor.is_operator() => Some(read::audit_entries(app, None, &AuditFilter::default(), store::Page { before: None, limit: AUDITED }).await?.data),
+        Some(id) if visit.may(Scope::AuditRead) => Some(
+            read::audit_entries(
+                app,
+                Some(id),
+                &AuditFilter::default(),
+                store::Page { before: None, limit: AUDITED },
+            )
+            .await?
+            .data,
+        ),
+        None if visit.visitor.is_operator() => Some(
+            read::audit_entries(
+                app,
+                None,
+                &AuditFilter::default(),
+                store::Page { before: None, limit: AUDITED },
+            )
+            .await?
+            .data,
+        ),
         _ => None,
     };
     let projected = match account {
         Some(id) => projected(visit, id).await?,
         None => None,
     };
-    let nodes = read::nodes(app).await?;
+    let nodes = overview::nodes(visit).await?;
     let body = html! {
         @if let Some(own) = &own { (of_account(visit, &own.view, own.version, projected)) }
         (of_keys(visit, now, keys.as_deref()))
+        @if visit.visitor.is_user() { (of_password()) }
         section.panel #sessions { h2 { "Signed in" } p.quiet { "Where your key is signed in to this dashboard. What you end here is out at its next request." } div data-sessions { p.quiet { "Loading…" } } }
-        (overview::nodes_strip(now, &nodes))
+        (nodes)
         section.panel { h2 { "Version" } p { "Posthaste " strong { (env!("CARGO_PKG_VERSION")) } " · " a href="/docs" { "API" } " · " a href="/openapi.json" { "OpenAPI document" } " · " a href="/docs/errors" { "Problems" } }
             p.quiet { code { "posthaste doctor" } " looks whether everything is in order, beside the running server, and says what to do if not." } }
         @if let Some(entries) = &audited { (of_audit(now, entries)) }
@@ -65,11 +88,19 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
 
 /// How many bytes of payload are kept when everything goes on as in the last day. None without events to go by.
 async fn projected(visit: &Visit, account: AccountId) -> Result<Option<(u64, u64)>, PageError> {
-    if !visit.may(Scope::EventsRead) || !visit.may(Scope::DeliveriesRead) {
+    if !visit.may(Scope::EventsRead) {
         return Ok(None);
     }
-    let sample = read::events(&visit.app, account, &EventQuery::default(), store::Page { before: None, limit: SAMPLED }).await?.data;
-    let query = StatsQuery { since: Some(visit.now().minus(std::time::Duration::from_secs(86_400))), until: None };
+    let sample = read::events(
+        &visit.app,
+        account,
+        &EventQuery::default(),
+        store::Page { before: None, limit: SAMPLED },
+    )
+    .await?
+    .data;
+    let query =
+        StatsQuery { since: Some(visit.now().minus(std::time::Duration::from_secs(86_400))), until: None };
     let a_day = read::stats(&visit.app, account, &query).await?.totals.events;
     if sample.is_empty() || a_day == 0 {
         return Ok(None);
@@ -104,7 +135,9 @@ fn of_account(visit: &Visit, account: &AccountView, version: i64, projected: Opt
 }
 
 fn of_keys(visit: &Visit, now: Timestamp, keys: Option<&[ApiKeyView]>) -> Markup {
-    let Some(keys) = keys else { return html! { section.panel #keys { h2 { "Keys" } p.quiet { "Your key may not manage keys." } } } };
+    let Some(keys) = keys else {
+        return html! { section.panel #keys { h2 { "Keys" } p.quiet { "Your key may not manage keys." } } };
+    };
     let of_operators = visit.visitor.account_id().is_none();
     html! {
         section.panel #keys {
@@ -140,7 +173,7 @@ fn key_row(now: Timestamp, key: &ApiKeyView) -> Markup {
         tr data-key=(key.id) {
             td { strong { (key.name) } }
             td { (key.kind.as_str()) }
-            td { code { (key.prefix) "…" } }
+            td { code { (key.prefix) } }
             td.wide { @match key.kind {
                 KeyKind::Operator => "run the installation",
                 _ if all => "everything in the account",
@@ -159,6 +192,22 @@ fn key_row(now: Timestamp, key: &ApiKeyView) -> Markup {
     }
 }
 
+fn of_password() -> Markup {
+    html! {
+        section.panel #password {
+            h2 { "Password" }
+            form.sheet data-form="/ui/password" data-method="POST" data-done="Changed" {
+                div.fields {
+                    label { "Now" input type="password" name="current" autocomplete="current-password" required; }
+                    label { "From now on" input type="password" name="new" autocomplete="new-password" required; }
+                }
+                div data-form-problems role="alert" {}
+                button.button.primary type="submit" { "Change it" }
+            }
+        }
+    }
+}
+
 fn of_audit(now: Timestamp, entries: &[AuditEntryView]) -> Markup {
     html! {
         section.panel #audit {
@@ -169,7 +218,7 @@ fn of_audit(now: Timestamp, entries: &[AuditEntryView]) -> Markup {
                     tbody { @for entry in entries { tr data-key=(entry.id) {
                         td { (entry.action.replace('_', " ")) @if let Some(count) = entry.count { " × " (count) } }
                         td { @match &entry.object_id { Some(id) => (name::id(id)), None => "–" } }
-                        td { @match entry.actor.key_id { Some(id) => (name::id(id)), None => (entry.actor.kind.as_str()) } }
+                        td { @match (entry.actor.key_id, entry.actor.user_id) { (Some(id), _) => (name::id(id)), (None, Some(id)) => (name::id(id)), _ => (entry.actor.kind.as_str()) } }
                         td { (entry.client.as_deref().unwrap_or("–")) }
                         td.num { (moment::ago(now, entry.at)) }
                     } } }

@@ -24,7 +24,10 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
     let page = store::Page { before: visit.params.parse("before"), limit: limits::PAGE_MAX };
     let found = read::sources(&visit.app, account, page).await?;
     let may = visit.may(Scope::DestinationsWrite);
-    let publish = format!("curl {}/v1/events \\\n  -H \"authorization: Bearer $POSTHASTE_KEY\" -H \"content-type: application/json\" \\\n  -d '{{\"type\": \"invoice.paid\", \"data\": {{\"id\": \"in_1\"}}}}'", visit.origin);
+    let publish = format!(
+        "curl {}/v1/events \\\n  -H \"authorization: Bearer $POSTHASTE_KEY\" -H \"content-type: application/json\" \\\n  -d '{{\"type\": \"invoice.paid\", \"data\": {{\"id\": \"in_1\"}}}}'",
+        visit.origin
+    );
     let body = html! {
         section.panel {
             h2 { "Your own events, by API" }

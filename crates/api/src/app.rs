@@ -13,8 +13,10 @@ use crate::{
     ingest_url::SourceCache,
     installation_secrets::InstallationSecrets,
     metrics::Figures,
+    passwords::Passwords,
     rate::{RateBuckets, RateMeter, RateMeters, RateStatus},
     request::OncePerSecond,
+    session::SessionCache,
     stream::{self, Hub},
     teller,
 };
@@ -30,6 +32,7 @@ use domain::{
     limits,
     member::Role,
     seal::DataKey,
+    session::Holder,
     time::{Clock, Timestamp},
     trace::Tracer,
 };
@@ -70,6 +73,8 @@ pub struct AppState {
     /// Accounts that are there and are acted for, by id and by uid.
     pub(crate) acted_for: Cache<AccountId, ()>,
     pub(crate) acted_for_uids: Cache<String, AccountId>,
+    pub(crate) sessions: SessionCache,
+    pub(crate) passwords: Passwords,
     pub(crate) guesses: Guesses,
     pub(crate) refusals: Refusals,
     pub(crate) sources: SourceCache,
@@ -320,6 +325,8 @@ impl App {
             keys,
             acted_for: Cache::of_credentials(limits::ACTED_FOR_CACHED),
             acted_for_uids: Cache::of_credentials(limits::ACTED_FOR_CACHED),
+            sessions: SessionCache::new(),
+            passwords: Passwords::new(),
             guesses: Guesses::new(),
             refusals: Refusals::default(),
             sources: SourceCache::new(),
@@ -467,6 +474,7 @@ impl App {
     /// To be called after a key was revoked: here it stops working at once, elsewhere within a second.
     pub fn key_revoked(&self, id: ApiKeyId) {
         self.keys.forget(id);
+        self.sessions.forget_of(Holder::Key(id));
     }
 
     /// From now on `/readyz` says that this node stops, so that nobody is sent here; who comes all the same is answered.
@@ -498,7 +506,7 @@ impl Deref for App {
 pub struct Background {
     app: App,
     committer: Committer,
-    touched: mpsc::Receiver<ApiKeyId>,
+    touched: mpsc::Receiver<auth::Used>,
     cap: BacklogCap,
 }
 

@@ -23,6 +23,7 @@ use domain::{
     account::Scope,
     audit::{Actor, AuditEntry},
     id::{AuditId, RequestId},
+    session::Holder,
 };
 use http::request;
 use std::{collections::HashMap, fmt::Display, net::IpAddr, sync::LazyLock};
@@ -51,6 +52,11 @@ impl AuditOrigin {
     /// For what is done beside the operation that was asked for: the name of the one that does it alone.
     pub(crate) fn with_action(self, action: &'static str) -> Self {
         Self { action, ..self }
+    }
+
+    /// Of what is none of the API's operations.
+    pub(crate) fn of_session(parts: &request::Parts, actor: Actor, action: &'static str) -> Self {
+        Self { action, ..Self::of(parts, actor) }
     }
 
     /// What is to be written down. `difference` is that of [`domain::audit::Told`].
@@ -123,10 +129,14 @@ fn filter(query: &AuditQuery) -> Result<AuditFilter, ApiError> {
         "operator" => Ok(AuditActor::AnyOperator),
         "platform" => Ok(AuditActor::AnyPlatform),
         "system" => Ok(AuditActor::System),
-        id => id.parse().map(AuditActor::Key).map_err(|_| {
-            let detail = "expected the id of a key, `operator`, `platform` or `system`";
-            ApiError::invalid_field("/actor", "invalid_value", detail)
-        }),
+        id => match id.parse() {
+            Ok(Holder::Key(id)) => Ok(AuditActor::Key(id)),
+            Ok(Holder::User(id)) => Ok(AuditActor::User(id)),
+            Err(_) => {
+                let detail = "expected the id of a key or of a user, `operator`, `platform` or `system`";
+                Err(ApiError::invalid_field("/actor", "invalid_value", detail))
+            }
+        },
     });
     Ok(AuditFilter {
         since: query.since,

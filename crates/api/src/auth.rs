@@ -1,5 +1,5 @@
-//! Which key asks. Handlers learn it from an [`AccountCtx`], an [`OperatorCtx`] or a [`TenantsCtx`], which only this module
-//! can make.
+//! Which key asks, or whose session (`session.rs`) stands in for one. Handlers learn it from an [`AccountCtx`], an
+//! [`OperatorCtx`] or a [`TenantsCtx`], which only this module can make.
 //!
 //! A presented key is parsed, its checksum is checked (fakes cost no lookup), it is looked up through a cache of half a
 //! second, and its secret's hash is compared in constant time, against a dummy if there is no such key. What is none is
@@ -18,13 +18,15 @@ use crate::{
     rate::{RateMeter, RateMeters},
     router::ListenAddress,
     validate::is_uid,
+    session::{self, BySession, KnownSession},
 };
 use axum::extract::FromRequestParts;
 use domain::{
     account::{ApiKey, KeyKind, Scope},
     audit::{Actor, AuditEntry},
-    id::{AccountId, ApiKeyId, SourceId, looks_like_id},
+    id::{AccountId, ApiKeyId, SessionId, SourceId, looks_like_id},
     limits,
+    session::Holder,
     time::Timestamp,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, header, request};
@@ -48,7 +50,7 @@ const POSTHASTE_ACCOUNT: HeaderName = HeaderName::from_static("posthaste-account
 #[derive(Debug, Clone)]
 pub struct AccountCtx {
     account_id: AccountId,
-    key: Arc<KnownKey>,
+    credential: Credential,
     origin: AuditOrigin,
     /// Of the requests under way, for as long as the handler has this.
     _place: Option<Place>,
@@ -64,32 +66,38 @@ impl AccountCtx {
         Self { _place: None, ..self }
     }
 
-    pub fn key_id(&self) -> ApiKeyId {
-        self.key.key.id
+    /// The key or the user that asks.
+    pub fn holder(&self) -> Holder {
+        self.credential.holder()
     }
 
     /// It acts for an account that is not its own, and is no operator.
     pub(crate) fn is_platform(&self) -> bool {
-        self.key.key.kind == KeyKind::Platform
+        self.credential.kind() == KeyKind::Platform
     }
 
     pub fn scopes(&self) -> &[Scope] {
-        self.key.scopes()
+        self.credential.scopes()
     }
 
     pub fn has(&self, scope: Scope) -> bool {
         self.scopes().contains(&scope)
     }
 
-    /// Whether the key has been revoked or has expired meanwhile, or the account was deleted. A store that is away says nothing about it.
+    /// Whether the key has been revoked or has expired meanwhile, the session is over, or the account was deleted. A store
+    /// that is away says nothing about it.
     pub(crate) async fn is_revoked(&self, app: &App) -> bool {
-        let Ok(lookup) = self.key.key.lookup.as_bytes().try_into() else { return true };
+        let key = match &self.credential {
+            Credential::Key(known) => &known.key,
+            Credential::Session(known) => return session::is_over(app, known).await,
+        };
+        let Ok(lookup) = key.lookup.as_bytes().try_into() else { return true };
         let known = match app.keys.known.get(lookup) {
             Some(known) => Ok(known),
             None => app.keys.read(&*app.store, lookup).await,
         };
         match known {
-            Ok(Some(known)) if known.key.id != self.key.key.id || known.usable(app.now()).is_err() => true,
+            Ok(Some(known)) if known.key.id != key.id || known.usable(app.now()).is_err() => true,
             // An operator's outlives the account that it acts for.
             Ok(Some(_)) => {
                 matches!(app.store.account(self.account_id).await, Err(StoreError::NotFound { .. }))
@@ -101,7 +109,7 @@ impl AccountCtx {
 
     /// The account, or 403 unless the key has this scope.
     pub fn require(&self, scope: Scope) -> Result<AccountId, ApiError> {
-        self.key.require(scope).map(|()| self.account_id)
+        self.credential.require(scope).map(|()| self.account_id)
     }
 
     pub(crate) fn origin(&self) -> &AuditOrigin {
@@ -117,35 +125,35 @@ impl AccountCtx {
 /// A caller that runs the installation.
 #[derive(Debug, Clone)]
 pub struct OperatorCtx {
-    key_id: ApiKeyId,
     origin: AuditOrigin,
 }
 
 impl OperatorCtx {
-    fn new(key_id: ApiKeyId, parts: &request::Parts) -> Self {
-        Self { key_id, origin: AuditOrigin::of(parts, Actor::Operator(key_id)) }
+    fn new(credential: &Credential, parts: &request::Parts) -> Self {
+        Self { origin: AuditOrigin::of(parts, credential.actor()) }
     }
 
     pub(crate) fn origin(&self) -> &AuditOrigin {
         &self.origin
     }
 
-    pub fn key_id(&self) -> ApiKeyId {
-        self.key_id
+    /// What the audit log is to say of this request.
+    pub(crate) fn entry(&self, app: &App, object_id: impl Display, difference: Option<String>) -> AuditEntry {
+        self.origin.entry(app, object_id, difference)
     }
 }
 
 /// A caller that has to do with accounts as such: an operator, or a platform within its scopes.
 #[derive(Debug, Clone)]
 pub(crate) struct TenantsCtx {
-    key: Arc<KnownKey>,
+    credential: Credential,
     origin: AuditOrigin,
 }
 
 impl TenantsCtx {
     /// 403 unless the key has this scope.
     pub(crate) fn require(&self, scope: Scope) -> Result<(), ApiError> {
-        self.key.require(scope)
+        self.credential.require(scope)
     }
 
     pub(crate) fn origin(&self) -> &AuditOrigin {
@@ -191,18 +199,18 @@ impl FromRequestParts<App> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
-        let key = authenticate(app, parts).await?;
-        let acts_for = acts_for(app, parts, &key).await?;
-        match (key.key.kind, key.key.account_id.or(acts_for)) {
+        let credential = authenticate(app, parts).await?;
+        let acts_for = acts_for(app, parts, &credential).await?;
+        match (credential.kind(), acts_for.or(credential.account_id())) {
             (KeyKind::Account | KeyKind::Operator | KeyKind::Platform, Some(account_id)) => {
                 // Whose share of the node the body takes, which is read after this.
                 parts.extensions.insert(account_id);
                 let place = Place::take(&app.requests, account_id).await?;
                 parts.extensions.insert(place.clone());
-                let origin = AuditOrigin::of(parts, key.actor());
-                Ok(Self::Account(AccountCtx { account_id, key, origin, _place: Some(place) }))
+                let origin = AuditOrigin::of(parts, credential.actor());
+                Ok(Self::Account(AccountCtx { account_id, credential, origin, _place: Some(place) }))
             }
-            (KeyKind::Operator, None) => Ok(Self::Operator(OperatorCtx::new(key.key.id, parts))),
+            (KeyKind::Operator, None) => Ok(Self::Operator(OperatorCtx::new(&credential, parts))),
             (KeyKind::Platform, None) => Ok(Self::Platform),
             _ => Err(ApiError::scope_missing("an ingest key can only bring events in")),
         }
@@ -224,9 +232,11 @@ impl FromRequestParts<App> for OperatorCtx {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
-        let key = authenticate(app, parts).await?;
-        match key.key.kind {
-            KeyKind::Operator => about_the_installation(parts).map(|()| Self::new(key.key.id, parts)),
+        let credential = authenticate(app, parts).await?;
+        match credential.kind() {
+            KeyKind::Operator => {
+                about_the_installation(parts, &credential).map(|()| Self::new(&credential, parts))
+            }
             _ => Err(ApiError::scope_missing("this needs an operator's key")),
         }
     }
@@ -236,19 +246,21 @@ impl FromRequestParts<App> for TenantsCtx {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
-        let key = authenticate(app, parts).await?;
-        if !key.key.kind.is_of_installation() {
+        let credential = authenticate(app, parts).await?;
+        if !credential.kind().is_of_installation() {
             return Err(ApiError::scope_missing("this needs a key of an operator or a platform"));
         }
-        about_the_installation(parts)?;
-        let origin = AuditOrigin::of(parts, key.actor());
-        Ok(Self { key, origin })
+        about_the_installation(parts, &credential)?;
+        let origin = AuditOrigin::of(parts, credential.actor());
+        Ok(Self { credential, origin })
     }
 }
 
-/// 400 for an account that is named where there is none to act for.
-fn about_the_installation(parts: &request::Parts) -> Result<(), ApiError> {
-    match parts.headers.contains_key(POSTHASTE_ACCOUNT) {
+/// 400 for an account that is named where there is none to act for. With a session an empty name is none.
+fn about_the_installation(parts: &request::Parts, credential: &Credential) -> Result<(), ApiError> {
+    let is_session = matches!(credential, Credential::Session(_));
+    let named = parts.headers.get(POSTHASTE_ACCOUNT);
+    match named.is_some_and(|named| !(named.is_empty() && is_session)) {
         true => Err(ApiError::invalid_header(
             "this is about the installation: `Posthaste-Account` has no meaning here, leave it out",
         )),
@@ -260,18 +272,20 @@ impl FromRequestParts<App> for PublishCtx {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut request::Parts, app: &App) -> Result<Self, ApiError> {
-        let key = authenticate(app, parts).await?;
+        let credential = authenticate(app, parts).await?;
         let (acts_for, new_account) = match creates_account(parts)? {
-            false => (acts_for(app, parts, &key).await?, None),
+            false => (acts_for(app, parts, &credential).await?, None),
             true => {
-                key.require(Scope::AccountsWrite)?;
-                acts_for_new(app, parts, &key).await?
+                credential.require(Scope::AccountsWrite)?;
+                acts_for_new(app, parts, &credential).await?
             }
         };
-        let meter = RateMeter::of_key(key.key.id.uuid(), key.key.rate_limit);
-        match (key.key.kind, key.key.account_id.or(acts_for), key.key.source_id) {
+        let key = credential.key();
+        let meter = RateMeter::of_key(credential.holder().uuid(), key.and_then(|key| key.rate_limit));
+        let account = acts_for.or(credential.account_id());
+        match (credential.kind(), account, key.and_then(|key| key.source_id)) {
             (KeyKind::Account | KeyKind::Operator | KeyKind::Platform, Some(account_id), _) => {
-                key.require(Scope::IngestWrite)?;
+                credential.require(Scope::IngestWrite)?;
                 let meters = RateMeters::new(meter, None);
                 Ok(Self { account_id, source_id: None, meters, new_account })
             }
@@ -286,7 +300,10 @@ impl FromRequestParts<App> for PublishCtx {
     }
 }
 
-async fn authenticate(app: &App, parts: &request::Parts) -> Result<Arc<KnownKey>, ApiError> {
+async fn authenticate(app: &App, parts: &request::Parts) -> Result<Credential, ApiError> {
+    if parts.extensions.get::<BySession>().is_some() {
+        return session::authenticate(app, parts).await.map(Credential::Session);
+    }
     let presented = bearer(&parts.headers)?;
     let client = ClientAddress::noted(&parts.extensions);
     let wrong = |detail| app.guesses.wrong(client, refuse(detail));
@@ -302,7 +319,72 @@ async fn authenticate(app: &App, parts: &request::Parts) -> Result<Arc<KnownKey>
         return Err(refuse("an operator's key is taken on the admin address only"));
     }
     app.keys.used(&known, now);
-    Ok(known)
+    Ok(Credential::Key(known))
+}
+
+/// Who asks.
+#[derive(Debug, Clone)]
+enum Credential {
+    Key(Arc<KnownKey>),
+    Session(Arc<KnownSession>),
+}
+
+impl Credential {
+    /// A session has that of the key it stands in for. A user that is no operator is to an account what its key is.
+    fn kind(&self) -> KeyKind {
+        match self {
+            Self::Key(known) => known.key.kind,
+            Self::Session(known) => known.kind(),
+        }
+    }
+
+    fn key(&self) -> Option<&ApiKey> {
+        match self {
+            Self::Key(known) => Some(&known.key),
+            Self::Session(known) => known.key(),
+        }
+    }
+
+    /// The account that is meant where none is named.
+    fn account_id(&self) -> Option<AccountId> {
+        match self {
+            Self::Key(known) => known.key.account_id,
+            Self::Session(known) => known.account_id(),
+        }
+    }
+
+    fn scopes(&self) -> &[Scope] {
+        match self {
+            Self::Key(known) => scopes_of(&known.key),
+            Self::Session(known) => known.scopes(),
+        }
+    }
+
+    fn actor(&self) -> Actor {
+        match self {
+            Self::Key(known) => actor_of(&known.key),
+            Self::Session(known) => known.actor(),
+        }
+    }
+
+    fn holder(&self) -> Holder {
+        match self {
+            Self::Key(known) => Holder::Key(known.key.id),
+            Self::Session(known) => known.holder(),
+        }
+    }
+
+    /// 403 unless it has this scope.
+    fn require(&self, scope: Scope) -> Result<(), ApiError> {
+        if self.scopes().contains(&scope) {
+            return Ok(());
+        }
+        let lacks = match self.holder() {
+            Holder::Key(_) => "the API key lacks",
+            Holder::User(_) => "the role lacks",
+        };
+        Err(ApiError::scope_missing(format!("{lacks} the scope `{}`", scope.as_str())))
+    }
 }
 
 /// Whether `create_account=true` is asked for. Nearly always there is no query, and nothing to read.
@@ -315,10 +397,14 @@ fn creates_account(parts: &request::Parts) -> Result<bool, ApiError> {
     }
 }
 
-/// The account that a key of the installation acts for: named by its id or its uid, and an id counts first.
-async fn acts_for(app: &App, parts: &request::Parts, key: &KnownKey) -> Result<Option<AccountId>, ApiError> {
-    let Some(named) = named_account(parts, key)? else { return Ok(None) };
+/// The account that a key of the installation acts for: named by its id or its uid, and an id counts first. A user may name
+/// one of its own.
+async fn acts_for(app: &App, parts: &request::Parts, credential: &Credential) -> Result<Option<AccountId>, ApiError> {
+    let Some(named) = named_account(parts, credential)? else { return Ok(None) };
     let account = find_account(app, named).await?.ok_or_else(|| ApiError::no_such("account"))?;
+    if own_accounts(credential).is_some_and(|own| !own.contains(&account)) {
+        return Err(ApiError::no_such("account"));
+    }
     recognise(parts, account);
     Ok(Some(account))
 }
@@ -327,9 +413,9 @@ async fn acts_for(app: &App, parts: &request::Parts, key: &KnownKey) -> Result<O
 async fn acts_for_new(
     app: &App,
     parts: &request::Parts,
-    key: &KnownKey,
+    credential: &Credential,
 ) -> Result<(Option<AccountId>, Option<NewTenant>), ApiError> {
-    let Some(named) = named_account(parts, key)? else { return Ok((None, None)) };
+    let Some(named) = named_account(parts, credential)? else { return Ok((None, None)) };
     if let Some(account) = find_account(app, named).await? {
         recognise(parts, account);
         return Ok((Some(account), None));
@@ -341,7 +427,7 @@ async fn acts_for_new(
         let detail = format!("an account's uid has 1 to {} of A-Z a-z 0-9 . _ -", limits::UID_BYTES);
         return Err(ApiError::invalid_header(detail));
     }
-    let origin = AuditOrigin::of(parts, key.actor()).with_action("create_account");
+    let origin = AuditOrigin::of(parts, credential.actor()).with_action("create_account");
     let id = AccountId::at(app.now(), app.dice.bits());
     Ok((Some(id), Some(NewTenant { uid: named.to_owned(), origin })))
 }
@@ -352,14 +438,25 @@ fn recognise(parts: &request::Parts, account: AccountId) {
     }
 }
 
-/// What the header says, of a key that may act for others.
-fn named_account<'p>(parts: &'p request::Parts, key: &KnownKey) -> Result<Option<&'p str>, ApiError> {
+/// The accounts of a user that is no operator.
+fn own_accounts(credential: &Credential) -> Option<&[AccountId]> {
+    match credential {
+        Credential::Session(known) => known.own_accounts(),
+        Credential::Key(_) => None,
+    }
+}
+
+/// What the header says, of a key that may act for others, or of a user. With a session an empty name is none.
+fn named_account<'p>(parts: &'p request::Parts, credential: &Credential) -> Result<Option<&'p str>, ApiError> {
     let mut named = parts.headers.get_all(POSTHASTE_ACCOUNT).iter();
     let (named, None) = (named.next(), named.next()) else {
         return Err(ApiError::invalid_header("`posthaste-account` names one account"));
     };
     let Some(named) = named else { return Ok(None) };
-    if !key.key.kind.is_of_installation() {
+    if named.is_empty() && matches!(credential, Credential::Session(_)) {
+        return Ok(None);
+    }
+    if !credential.kind().is_of_installation() && own_accounts(credential).is_none() {
         let detail = "this key acts for its own account: leave `posthaste-account` out, or use a key of an operator or a \
                       platform";
         return Err(ApiError::scope_missing(detail));
@@ -368,7 +465,7 @@ fn named_account<'p>(parts: &'p request::Parts, key: &KnownKey) -> Result<Option
 }
 
 /// None: no account has this id or uid.
-async fn find_account(app: &App, named: &str) -> Result<Option<AccountId>, ApiError> {
+pub(crate) async fn find_account(app: &App, named: &str) -> Result<Option<AccountId>, ApiError> {
     let Ok(id) = named.parse() else { return app.account_of_uid(named).await };
     if app.acted_for.get(&id).is_some() {
         return Ok(Some(id));
@@ -405,7 +502,7 @@ impl App {
     }
 
     /// The key that was presented; None if it is none.
-    async fn presented_key(
+    pub(crate) async fn presented_key(
         &self,
         presented: &PresentedKey<'_>,
         client: ClientAddress,
@@ -468,44 +565,41 @@ fn refuse(detail: &'static str) -> ApiError {
 /// A key as it was less than a second ago.
 #[derive(Debug)]
 pub(crate) struct KnownKey {
-    key: ApiKey,
+    pub(crate) key: ApiKey,
     /// It is to be noted that it was used.
     noted: AtomicBool,
 }
 
+/// An operator may do whatever there is a scope for.
+pub(crate) fn scopes_of(key: &ApiKey) -> &[Scope] {
+    match key.kind {
+        KeyKind::Operator => &Scope::ALL,
+        KeyKind::Account | KeyKind::Ingest | KeyKind::Platform => &key.scopes,
+    }
+}
+
+pub(crate) fn actor_of(key: &ApiKey) -> Actor {
+    match key.kind {
+        KeyKind::Operator => Actor::Operator(key.id),
+        KeyKind::Platform => Actor::Platform(key.id),
+        KeyKind::Account | KeyKind::Ingest => Actor::Key(key.id),
+    }
+}
+
+/// 401 of a key that has been revoked, or has expired.
+pub(crate) fn key_usable(key: &ApiKey, now: Timestamp) -> Result<(), ApiError> {
+    if key.revoked_at.is_some() {
+        return Err(refuse("the API key has been revoked"));
+    }
+    if key.expires_at.is_some_and(|until| until <= now) {
+        return Err(refuse("the API key has expired"));
+    }
+    Ok(())
+}
+
 impl KnownKey {
-    /// An operator may do whatever there is a scope for.
-    fn scopes(&self) -> &[Scope] {
-        match self.key.kind {
-            KeyKind::Operator => &Scope::ALL,
-            KeyKind::Account | KeyKind::Ingest | KeyKind::Platform => &self.key.scopes,
-        }
-    }
-
-    fn actor(&self) -> Actor {
-        match self.key.kind {
-            KeyKind::Operator => Actor::Operator(self.key.id),
-            KeyKind::Platform => Actor::Platform(self.key.id),
-            KeyKind::Account | KeyKind::Ingest => Actor::Key(self.key.id),
-        }
-    }
-
-    /// 403 unless the key has this scope.
-    fn require(&self, scope: Scope) -> Result<(), ApiError> {
-        if self.scopes().contains(&scope) {
-            return Ok(());
-        }
-        Err(ApiError::scope_missing(format!("the API key lacks the scope `{}`", scope.as_str())))
-    }
-
     fn usable(&self, now: Timestamp) -> Result<(), ApiError> {
-        if self.key.revoked_at.is_some() {
-            return Err(refuse("the API key has been revoked"));
-        }
-        if self.key.expires_at.is_some_and(|until| until <= now) {
-            return Err(refuse("the API key has expired"));
-        }
-        Ok(())
+        key_usable(&self.key, now)
     }
 }
 
@@ -514,11 +608,11 @@ pub(crate) struct Keys {
     known: Cache<[u8; LOOKUP_LENGTH], Option<Arc<KnownKey>>>,
     /// Those that were presented with a wrong secret lately, or that were not there.
     missed: Cache<[u8; LOOKUP_LENGTH], ()>,
-    touched: mpsc::Sender<ApiKeyId>,
+    touched: mpsc::Sender<Used>,
 }
 
 impl Keys {
-    pub(crate) fn new() -> (Self, mpsc::Receiver<ApiKeyId>) {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Used>) {
         let (touched, receiver) = mpsc::channel(limits::KEYS_TOUCHED);
         let known = Cache::of_credentials(limits::KEYS_CACHED);
         let missed = Cache::new(limits::KEYS_CACHED, limits::CREDENTIAL_FRESH);
@@ -551,18 +645,33 @@ impl Keys {
     fn used(&self, known: &KnownKey, now: Timestamp) {
         let fresh = known.key.last_used_at.is_some_and(|at| now.since(at) < limits::KEY_USE_NOTED);
         if !fresh && !known.noted.swap(true, Ordering::Relaxed) {
-            let _ = self.touched.try_send(known.key.id);
+            self.note(Used::Key(known.key.id));
         }
+    }
+
+    pub(crate) fn note(&self, used: Used) {
+        let _ = self.touched.try_send(used);
     }
 }
 
-/// Writes down when keys were used; no request waits for it.
-pub(crate) async fn note_use(app: &App, touched: &mut mpsc::Receiver<ApiKeyId>, stop: CancellationToken) {
+/// What was used, and is to be noted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Used {
+    Key(ApiKeyId),
+    Session(SessionId),
+}
+
+/// Writes down when keys and sessions were used; no request waits for it.
+pub(crate) async fn note_use(app: &App, touched: &mut mpsc::Receiver<Used>, stop: CancellationToken) {
     supervisor::failpoint();
-    while let Some(Some(id)) = stop.run_until_cancelled(touched.recv()).await {
+    while let Some(Some(used)) = stop.run_until_cancelled(touched.recv()).await {
         supervisor::failpoint();
-        if let Err(error) = app.store.touch_api_key(id, app.now()).await {
-            tracing::debug!(key_id = %id, %error, "the use of an API key could not be noted");
+        let noted = match used {
+            Used::Key(id) => app.store.touch_api_key(id, app.now()).await,
+            Used::Session(id) => app.store.touch_session(id, app.now()).await,
+        };
+        if let Err(error) = noted {
+            tracing::debug!(?used, %error, "the use of an API key or a session could not be noted");
         }
     }
 }

@@ -8,7 +8,8 @@ use http::{Extensions, HeaderMap, HeaderName, header};
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(crate) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// The address that limits and logs go by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +69,29 @@ impl ClientAddress {
     }
 }
 
+/// How the client came to a proxy that we trust, in that proxy's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ForwardedScheme {
+    Http,
+    Https,
+}
+
+/// Of the last proxy that wrote one: what came before it was another's word.
+pub(crate) fn forwarded_scheme(headers: &HeaderMap) -> Option<ForwardedScheme> {
+    let last = |name: HeaderName| headers.get_all(name).iter().next_back()?.to_str().ok()?.rsplit(',').next();
+    let word = match last(X_FORWARDED_PROTO) {
+        Some(word) => word.trim(),
+        None => pair_of(last(header::FORWARDED)?, "proto")?,
+    };
+    if word.eq_ignore_ascii_case("https") {
+        Some(ForwardedScheme::Https)
+    } else if word.eq_ignore_ascii_case("http") {
+        Some(ForwardedScheme::Http)
+    } else {
+        None
+    }
+}
+
 /// From hop to hop, the nearest first, as long as each was named by one that is trusted.
 fn last_vouched_for<'a>(
     peer: IpAddr,
@@ -95,9 +119,13 @@ fn parse_hop(text: &str) -> Option<IpAddr> {
 
 /// What an element of `Forwarded` says of `for`. No address has a comma or a semicolon in it, quoted or not.
 fn for_of(element: &str) -> Option<&str> {
+    pair_of(element, "for")
+}
+
+fn pair_of<'e>(element: &'e str, wanted: &str) -> Option<&'e str> {
     element.split(';').find_map(|pair| {
         let (name, value) = pair.split_once('=')?;
-        name.trim().eq_ignore_ascii_case("for").then(|| value.trim().trim_matches('"'))
+        name.trim().eq_ignore_ascii_case(wanted).then(|| value.trim().trim_matches('"'))
     })
 }
 
@@ -150,6 +178,23 @@ mod tests {
             assert_eq!(client("10.0.0.1", &[(X, list)]), "10.2.3.4", "{unreadable}");
         }
         assert_eq!(client("10.0.0.1", &[("forwarded", "for=198.51.100.7, proto=https")]), "10.0.0.1");
+    }
+
+    #[test]
+    fn the_last_proxy_says_how_the_client_came() {
+        let scheme = |headers: &[(&'static str, &'static str)]| {
+            let pairs = headers.iter().map(|(name, value)| (*name, HeaderValue::from_static(value)));
+            let mut map = HeaderMap::new();
+            for (name, value) in pairs {
+                map.append(name, value);
+            }
+            forwarded_scheme(&map)
+        };
+        assert_eq!(scheme(&[]), None);
+        assert_eq!(scheme(&[("x-forwarded-proto", "https")]), Some(ForwardedScheme::Https));
+        assert_eq!(scheme(&[("x-forwarded-proto", "https, http")]), Some(ForwardedScheme::Http));
+        assert_eq!(scheme(&[("forwarded", "for=1.1.1.1;proto=https")]), Some(ForwardedScheme::Https));
+        assert_eq!(scheme(&[("x-forwarded-proto", "gopher")]), None);
     }
 
     #[test]

@@ -57,6 +57,17 @@ const fn advice(code: Code) -> &'static str {
         Code::Unauthorized => {
             "Send <code>Authorization: Bearer</code> with a key that is neither revoked nor expired."
         }
+        Code::SignInRefused => {
+            "The key, or the name with its password, is none that may sign in to the dashboard, or the link has been used."
+        }
+        Code::CrossSite => {
+            "Of the dashboard alone: a page of another site has tried to change something with the visitor's session, or the \
+             session's token was missing. Load the page anew."
+        }
+        Code::TlsNeeded => {
+            "Of the dashboard alone: a session would travel in the clear. Put TLS in front, and say so by \
+             <code>public_url</code> or by <code>trusted_proxies</code>; or come by <code>localhost</code>."
+        }
         Code::SignatureInvalid => {
             "The source verifies its callers, and this one did not sign with a secret it knows."
         }

@@ -44,6 +44,21 @@ impl Guesses {
         taken.map_or_else(|wait| self.refuse(client, wait), |_| said)
     }
 
+    /// Before a password is tried: unlike a key it can be guessed, so every try counts until [`Guesses::was_right`].
+    pub(crate) fn try_password(&self, client: ClientAddress) -> Result<(), ApiError> {
+        const SECONDS: u32 = limits::WRONG_CREDENTIALS_SECONDS;
+        let now = self.started.elapsed();
+        let taken = self.guesser(client, now, |guesser| {
+            guesser.wrong.take(limits::WRONG_CREDENTIALS, 1, now / SECONDS).map_err(|wait| wait * SECONDS)
+        });
+        taken.map(drop).map_err(|wait| self.refuse(client, wait))
+    }
+
+    pub(crate) fn was_right(&self, client: ClientAddress) {
+        let now = self.started.elapsed();
+        self.guesser(client, now, |guesser| guesser.wrong.give_back(limits::WRONG_CREDENTIALS, 1));
+    }
+
     /// Reads a credential from the store, unless this node has never seen it and too many that came from this address
     /// were not there.
     pub(crate) async fn find<T>(
@@ -143,6 +158,20 @@ mod tests {
         tokio::time::advance(one).await;
         assert_eq!(guesses.wrong(client(1), said()).code(), Code::Unauthorized);
         assert_eq!(guesses.wrong(client(1), said()).code(), Code::RateLimited);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_password_is_not_even_tried_after_so_many_that_were_wrong() {
+        let guesses = Guesses::new();
+        for _ in 0..limits::WRONG_CREDENTIALS * 2 {
+            guesses.try_password(client(1)).unwrap();
+            guesses.was_right(client(1));
+        }
+        for _ in 0..limits::WRONG_CREDENTIALS {
+            guesses.try_password(client(1)).unwrap();
+        }
+        assert_eq!(guesses.try_password(client(1)).unwrap_err().code(), Code::RateLimited);
+        assert!(guesses.try_password(client(2)).is_ok());
     }
 
     #[tokio::test(start_paused = true)]

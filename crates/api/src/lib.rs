@@ -44,6 +44,7 @@ mod request;
 pub mod router;
 pub mod server;
 mod service;
+pub mod session;
 mod teller;
 
 // The resources.
@@ -58,6 +59,7 @@ mod events;
 mod nodes;
 mod optional_body;
 mod page_params;
+mod passwords;
 mod patch;
 mod payload_body;
 mod problems;
@@ -65,6 +67,7 @@ mod routes;
 mod sources;
 mod stats;
 mod stream;
+mod users;
 mod validate;
 mod views;
 
@@ -73,4 +76,5 @@ pub use client_address::TrustedProxies;
 pub use router::{ListenAddress, document, router};
 pub use server::serve;
 pub use service::ApiService;
+pub use session::Pages;
 pub use teller::Teller;

@@ -11,7 +11,7 @@ use domain::{
     gate::HoldReason,
     id::{
         AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, ReplayId, RouteId,
-        SourceId,
+        SourceId, UserId,
     },
     limits,
     time::Timestamp,
@@ -176,7 +176,8 @@ cursor_keys!(
     DeliveryId,
     AttemptId,
     ReplayId,
-    AuditId
+    AuditId,
+    UserId
 );
 
 impl CursorKey for Timestamp {

@@ -25,11 +25,11 @@ pub(crate) use search::Wanted;
 use crate::{app::App, error::ApiError, views};
 use contract::{
     AccountView, ApiKeyView, AuditEntryView, DeadLetterGroupView, IngestUrlView, NodeView, ReplayView,
-    RouteView, SourceView,
+    RouteView, SourceView, UserView,
 };
 use domain::{
     account::Account,
-    id::{AccountId, ApiKeyId, AuditId, DestinationId, NodeId, ReplayId, RouteId, SourceId},
+    id::{AccountId, ApiKeyId, AuditId, DestinationId, NodeId, ReplayId, RouteId, SourceId, UserId},
     seal::DataKey,
     source::Source,
 };
@@ -133,6 +133,13 @@ pub async fn api_keys(
     let limit = page.limit;
     let keys = app.store.api_keys(account, peek(page)).await?;
     Ok(cut(keys, limit, |key| key.id).map(views::api_key))
+}
+
+/// Of the dashboard: for operators.
+pub async fn users(app: &App, page: Page<UserId>) -> Result<Listed<UserView, UserId>, ApiError> {
+    let limit = page.limit;
+    let users = app.store.users(peek(page)).await?;
+    Ok(cut(users, limit, |user| user.id).map(views::user))
 }
 
 pub async fn source(app: &App, account: AccountId, id: SourceId) -> Result<Revision<SourceView>, ApiError> {

@@ -243,7 +243,7 @@ fn new(app: &App, ctx: &AccountCtx, selection: Selection, key: Option<ReplayKey>
         rate: limits::REPLAY_RATE_DEFAULT,
         matched: 1,
         matched_exact: true,
-        created_by: ctx.key_id(),
+        created_by: ctx.holder(),
         created_at: now,
         key,
         at_once: None,

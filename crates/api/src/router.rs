@@ -1,9 +1,15 @@
 //! Every URL of the product on one page, with the OpenAPI document that is made from it.
 
 use crate::{
-    accounts, answers::share_of_all, api_keys, app::App, audit, dead_letters, deliveries, destinations, docs,
-    error::ApiError, events, health, ingest_url, metrics, nodes, publish, replays, request, routes, sources,
-    stats, stream,
+    accounts,
+    answers::share_of_all,
+    api_keys,
+    app::App,
+    audit, dead_letters, deliveries, destinations, docs,
+    error::ApiError,
+    events, health, ingest_url, metrics, nodes, publish, replays, request, routes,
+    session::{self, Pages},
+    sources, stats, stream, users,
 };
 use axum::{Extension, Router, http::header, middleware, response::IntoResponse, routing};
 use bytes::Bytes;
@@ -27,21 +33,24 @@ pub enum ListenAddress {
 
 /// The whole API, ready to be served or to be asked in process.
 pub fn router(app: App) -> Router {
-    router_at(ListenAddress::Only, app)
+    router_at(ListenAddress::Only, app, None)
 }
 
 /// What this address answers.
-pub(crate) fn router_at(address: ListenAddress, app: App) -> Router {
+pub(crate) fn router_at(address: ListenAddress, app: App, pages: Option<Pages>) -> Router {
     let (router, described) = urls().split_for_parts();
     let document = Bytes::from(crate::document::finish(described).to_string());
     let openapi = move || async move {
         share_of_all(([(header::CONTENT_TYPE, "application/json")], document).into_response())
     };
-    router
+    let router = router
         .route("/openapi.json", routing::get(openapi))
-        .route("/docs/errors", routing::get(docs::errors))
-        .fallback(async || ApiError::no_such("page"))
-        .framed(address, app)
+        .route("/docs/errors", routing::get(docs::errors));
+    let router = match pages {
+        Some(pages) => router.merge(session::doors(&app, pages)),
+        None => router,
+    };
+    router.fallback(async || ApiError::no_such("page")).framed(address, app)
 }
 
 /// What a node that only delivers answers: whether it is alive and ready, and how it does. A balancer that sends it anything
@@ -93,6 +102,9 @@ fn urls() -> OpenApiRouter<App> {
         .routes(routes!(accounts::get_own, accounts::update_own))
         .routes(routes!(api_keys::create, api_keys::list))
         .routes(routes!(api_keys::revoke))
+        // Who may sign in to the dashboard.
+        .routes(routes!(users::create, users::list))
+        .routes(routes!(users::delete))
         // Where events come from, where they go, and which.
         .routes(routes!(sources::create, sources::list))
         .routes(routes!(sources::get, sources::update, sources::delete))

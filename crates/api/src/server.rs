@@ -19,7 +19,7 @@ pub(crate) fn fuzzed_head(bytes: &[u8]) -> Option<usize> {
 
 use crate::{
     app::{App, Deadlines},
-    client_address::ClientAddress,
+    client_address::{ClientAddress, forwarded_scheme},
     error::ApiError,
     hang_up::HangUp,
     request,
@@ -400,6 +400,11 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
         }
         let client = ClientAddress::of(self.peer, request.headers(), &self.app.config.trusted_proxies);
         request.extensions_mut().insert(client);
+        if self.app.config.trusted_proxies.contain(self.peer)
+            && let Some(scheme) = forwarded_scheme(request.headers())
+        {
+            request.extensions_mut().insert(scheme);
+        }
         request.extensions_mut().insert(self.hang_up.clone());
         let answer = self.service.clone().answer(request.map(Body::new));
         let app = self.app.clone();

@@ -8,13 +8,14 @@ use crate::{
     ingest_url, publish,
     request::framed,
     router::{ListenAddress, router_at, worker_router},
+    session::{BySession, Pages, Transport, headers},
 };
 use axum::{
     Router,
     extract::{FromRequestParts as _, Path, Request, State},
     response::{IntoResponse as _, Response},
 };
-use http::Method;
+use http::{Method, Uri, uri::PathAndQuery};
 use tower::Service as _;
 
 /// All that one of the node's addresses answers.
@@ -24,24 +25,40 @@ pub struct ApiService {
     app: App,
     /// None where no events are taken in.
     takes_events: Option<ListenAddress>,
+    /// The API answers sessions too.
+    has_pages: bool,
 }
 
 impl ApiService {
-    /// The whole API.
-    pub fn new(address: ListenAddress, app: App) -> Self {
-        Self { router: router_at(address, app.clone()), app, takes_events: Some(address) }
+    /// The whole API, and the dashboard if there are pages for it.
+    pub fn new(address: ListenAddress, app: App, pages: Option<Pages>) -> Self {
+        let has_pages = pages.is_some();
+        let router = router_at(address, app.clone(), pages);
+        Self { router, app, takes_events: Some(address), has_pages }
     }
 
     /// Of a node that only delivers.
     pub fn of_worker(address: ListenAddress, app: App) -> Self {
-        Self { router: worker_router(address, app.clone()), app, takes_events: None }
+        Self { router: worker_router(address, app.clone()), app, takes_events: None, has_pages: false }
     }
 
     pub(crate) fn app(&self) -> &App {
         &self.app
     }
 
-    pub async fn answer(mut self, mut request: Request) -> Response {
+    pub async fn answer(self, mut request: Request) -> Response {
+        if !(self.has_pages && take_ui_off(request.uri_mut())) {
+            return self.answer_api(request).await;
+        }
+        request.extensions_mut().insert(BySession);
+        let (parts, body) = request.into_parts();
+        let transport = Transport::of(&self.app, &parts);
+        let mut answer = self.answer_api(Request::from_parts(parts, body)).await;
+        headers::of_data(answer.headers_mut(), transport);
+        answer
+    }
+
+    async fn answer_api(mut self, mut request: Request) -> Response {
         let way = self.takes_events.and_then(|address| Some((WayIn::of(&request)?, address)));
         let Some((way, address)) = way else {
             let Ok(answer) = self.router.call(request).await;
@@ -54,6 +71,21 @@ impl ApiService {
             WayIn::Publish => framed(&app, request, |request| publish(&app, request)).await,
         }
     }
+}
+
+/// `/ui/v1/…` is `/v1/…` by session. False of any other.
+fn take_ui_off(uri: &mut Uri) -> bool {
+    let Some(rest) = uri.path_and_query().and_then(|path| path.as_str().strip_prefix("/ui")) else {
+        return false;
+    };
+    if !rest.starts_with("/v1/") {
+        return false;
+    }
+    let Ok(path) = rest.parse::<PathAndQuery>() else { return false };
+    let mut parts = std::mem::take(uri).into_parts();
+    parts.path_and_query = Some(path);
+    *uri = Uri::from_parts(parts).expect("it was a URI with another path");
+    true
 }
 
 /// A request that brings one event in.
@@ -101,6 +133,19 @@ mod tests {
 
     fn way_in(method: &str, uri: &str) -> Option<WayIn> {
         WayIn::of(&Request::builder().method(method).uri(uri).body(Body::empty()).unwrap())
+    }
+
+    #[test]
+    fn only_the_api_is_reached_by_session() {
+        let taken = |uri: &str| {
+            let mut uri: Uri = uri.parse().unwrap();
+            take_ui_off(&mut uri).then(|| uri.to_string())
+        };
+        assert_eq!(taken("/ui/v1/events?limit=1"), Some("/v1/events?limit=1".into()));
+        assert_eq!(taken("http://host/ui/v1/stream"), Some("http://host/v1/stream".into()));
+        for uri in ["/v1/events", "/ui/sign-in", "/ui/v1", "/uiv1/x", "/ui//v1/x", "/", "/ui/ingest/x", "*"] {
+            assert_eq!(taken(uri), None, "{uri}");
+        }
     }
 
     #[test]

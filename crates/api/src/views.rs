@@ -15,6 +15,7 @@ mod series;
 mod source;
 mod stats;
 mod stream;
+mod user;
 
 pub(crate) use accepted::accepted;
 pub(crate) use account::{account, erased_account};
@@ -31,3 +32,4 @@ pub(crate) use series::{SeriesPieces, series};
 pub(crate) use source::{source, source_tag};
 pub(crate) use stats::{destination_stats, fanout_stats, stats};
 pub(crate) use stream::{delivery_change, destination_change};
+pub(crate) use user::user;

@@ -3,7 +3,7 @@
 use crate::schema;
 use domain::{
     audit::ActorKind,
-    id::{AccountId, ApiKeyId, AuditId, RequestId},
+    id::{AccountId, ApiKeyId, AuditId, RequestId, UserId},
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -55,6 +55,10 @@ pub struct AuditActorView {
     pub kind: ActorKind,
     #[schema(value_type = Option<schema::ApiKeyId>, required)]
     pub key_id: Option<ApiKeyId>,
+    /// Who signed in with a password.
+    #[serde(default)]
+    #[schema(value_type = Option<schema::UserId>, required)]
+    pub user_id: Option<UserId>,
 }
 
 /// Which entries are wanted.
@@ -70,7 +74,7 @@ pub struct AuditQuery {
     pub until: Option<Timestamp>,
     /// The `operationId` of what was done, or `refused_` and a code.
     pub action: Option<String>,
-    /// The id of a key, `operator`, `platform` or `system`.
+    /// The id of a key or a user, `operator`, `platform` or `system`.
     pub actor: Option<String>,
     /// The id of what it was done to.
     pub object_id: Option<String>,

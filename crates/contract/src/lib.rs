@@ -26,6 +26,7 @@ pub mod schema;
 mod source;
 mod stats;
 mod stream;
+mod user;
 
 pub use account::{
     AccountView, DefaultsInput, DefaultsView, ErasureView, NewAccount, OwnAccountInput, QuotasInput,
@@ -63,3 +64,4 @@ pub use stats::{
     SeriesPointView, SeriesQuery, SeriesView, StatsQuery, StatsView, StatusCountView, TotalsView,
 };
 pub use stream::{AttemptSummaryView, DeliveryChangeView, DestinationChangeView, StreamKind, StreamQuery};
+pub use user::{UserInput, UserView};

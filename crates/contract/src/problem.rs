@@ -78,8 +78,11 @@ macro_rules! problem_codes {
             MalformedRequest malformed_request = 400, "The request is not well-formed HTTP";
             CredentialInUrl credential_in_url = 400, "Credentials do not belong into a URL";
             Unauthorized unauthorized = 401, "A valid API key is needed";
+            SignInRefused sign_in_refused = 401, "The sign-in was refused";
             SignatureInvalid signature_invalid = 401, "The signature does not verify";
             ScopeMissing scope_missing = 403, "The API key may not do this";
+            CrossSite cross_site = 403, "The request comes from another site";
+            TlsNeeded tls_needed = 403, "Signing in needs TLS";
             SourceDisabled source_disabled = 403, "The source is disabled";
             NotFound not_found = 404, "Not found";
             MethodNotAllowed method_not_allowed = 405, "The method is not allowed here";

@@ -2,10 +2,11 @@
 
 use crate::{DeliveryQuery, FanoutState, ResolvedFilter, schema};
 use domain::{
-    id::{ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, SourceId},
+    id::{DeliveryId, DestinationId, EventId, ReplayId, SourceId},
     outcome::{DeadReason, Outcome},
     pattern::Pattern,
     replay::ReplayStatus,
+    session::Holder,
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -61,8 +62,9 @@ pub struct ReplayView {
     /// Until all are made, at its rate; null when it is not running, waits, or it is not known how many there are.
     #[schema(required)]
     pub estimated_seconds: Option<u64>,
-    #[schema(value_type = schema::ApiKeyId)]
-    pub created_by: ApiKeyId,
+    /// The key or the user.
+    #[schema(value_type = schema::HolderId)]
+    pub created_by: Holder,
     #[schema(value_type = schema::Timestamp)]
     pub created_at: Timestamp,
     /// When the last one was made, or it was cancelled.

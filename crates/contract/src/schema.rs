@@ -13,6 +13,7 @@ pub use inputs::{
 use domain::{
     account::{self, KeyKind},
     audit, delivery, delivery_settings, destination, erasure, gate, lane, limits, member, outcome, replay,
+    session,
 };
 use std::borrow::Cow;
 use utoipa::{
@@ -40,6 +41,8 @@ macro_rules! texts {
 texts! {
     AccountId: id("acc");
     ApiKeyId: id("key");
+    UserId: id("usr");
+    HolderId: holder();
     SourceId: id("src");
     DestinationId: id("dst");
     RouteId: id("rte");
@@ -93,6 +96,7 @@ texts! {
     Metadata: document("Anything the publisher wants to find again, as a JSON object of at most 16 KiB.");
     AuditDifference: document("What changed, by member: `from` and `to`, or `changed`.");
     Anything: anything();
+    UserRole: words(session::UserRole::WORDS).description(Some("What a user may do.")).build();
     ActorType: words(audit::ActorKind::WORDS).build();
     ApiKeyKind: words(KeyKind::WORDS).description(Some("What a key may be used for.")).build();
     DeliveryStatus: words(delivery::Status::WORDS).build();
@@ -223,6 +227,16 @@ fn id(prefix: &str) -> Object {
         .schema_type(Type::String)
         .pattern(Some(format!("^{prefix}_[0-7][0-9a-hjkmnp-tv-z]{{25}}$")))
         .examples([format!("{prefix}_01h455vb4pex5vsknk084sn02q")])
+        .build()
+}
+
+/// A key's id, or a user's.
+fn holder() -> Object {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .pattern(Some("^(key|usr)_[0-7][0-9a-hjkmnp-tv-z]{25}$"))
+        .description(Some("The id of an API key or of a user."))
+        .examples(["key_01h455vb4pex5vsknk084sn02q"])
         .build()
 }
 

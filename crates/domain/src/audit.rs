@@ -9,11 +9,13 @@ mod difference;
 pub use difference::Told;
 
 use crate::{
-    id::{AccountId, ApiKeyId, AuditId, RequestId},
+    id::{AccountId, ApiKeyId, AuditId, RequestId, UserId},
+    session::Holder,
     time::Timestamp,
     word::words,
 };
 use aws_lc_rs::digest;
+use uuid::Uuid;
 
 /// What is to be written down about one act.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +44,8 @@ pub enum Actor {
     Operator(ApiKeyId),
     /// A platform's key, for an account that it named.
     Platform(ApiKeyId),
+    /// Somebody who signed in with a password.
+    User(UserId),
     /// The product itself, or somebody beside the store.
     System,
 }
@@ -53,6 +57,7 @@ words! {
         Key = "key",
         Operator = "operator",
         Platform = "platform",
+        User = "user",
         System = "system",
     }
 }
@@ -63,6 +68,7 @@ impl Actor {
             Self::Key(_) => ActorKind::Key,
             Self::Operator(_) => ActorKind::Operator,
             Self::Platform(_) => ActorKind::Platform,
+            Self::User(_) => ActorKind::User,
             Self::System => ActorKind::System,
         }
     }
@@ -70,16 +76,33 @@ impl Actor {
     pub const fn key_id(self) -> Option<ApiKeyId> {
         match self {
             Self::Key(id) | Self::Operator(id) | Self::Platform(id) => Some(id),
+            Self::User(_) | Self::System => None,
+        }
+    }
+
+    pub const fn user_id(self) -> Option<UserId> {
+        match self {
+            Self::User(id) => Some(id),
+            Self::Key(_) | Self::Operator(_) | Self::Platform(_) | Self::System => None,
+        }
+    }
+
+    /// The key or the user.
+    pub const fn holder(self) -> Option<Holder> {
+        match self {
+            Self::Key(id) | Self::Operator(id) | Self::Platform(id) => Some(Holder::Key(id)),
+            Self::User(id) => Some(Holder::User(id)),
             Self::System => None,
         }
     }
 
     /// As it was written; None where the two do not belong together.
-    pub const fn read(kind: ActorKind, key_id: Option<ApiKeyId>) -> Option<Self> {
-        match (kind, key_id) {
-            (ActorKind::Key, Some(id)) => Some(Self::Key(id)),
-            (ActorKind::Operator, Some(id)) => Some(Self::Operator(id)),
-            (ActorKind::Platform, Some(id)) => Some(Self::Platform(id)),
+    pub const fn read(kind: ActorKind, id: Option<Uuid>) -> Option<Self> {
+        match (kind, id) {
+            (ActorKind::Key, Some(id)) => Some(Self::Key(ApiKeyId::from_uuid(id))),
+            (ActorKind::Operator, Some(id)) => Some(Self::Operator(ApiKeyId::from_uuid(id))),
+            (ActorKind::Platform, Some(id)) => Some(Self::Platform(ApiKeyId::from_uuid(id))),
+            (ActorKind::User, Some(id)) => Some(Self::User(UserId::from_uuid(id))),
             (ActorKind::System, None) => Some(Self::System),
             _ => None,
         }
@@ -202,7 +225,7 @@ fn hash(account_id: Option<AccountId>, number: i64, entry: &AuditEntry, before: 
     member(Some(id.bytes()));
     member(Some(&at.micros().to_be_bytes()));
     member(Some(actor.kind().as_str().as_bytes()));
-    member(actor.key_id().as_ref().map(|id| &id.bytes()[..]));
+    member(actor.holder().map(Holder::uuid).as_ref().map(|id| &id.as_bytes()[..]));
     member(Some(action.as_bytes()));
     member(object_id.as_ref().map(String::as_bytes));
     member(client.as_ref().map(String::as_bytes));

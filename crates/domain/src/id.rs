@@ -103,6 +103,10 @@ ids! {
     AuditId = "aud", "audit entry";
     /// One start of one process.
     NodeId = "nod", "node";
+    /// Somebody who signs in to the dashboard with a password.
+    UserId = "usr", "user";
+    /// A signed-in browser.
+    SessionId = "ses", "session";
     /// One inbound request, as shown in errors and logs.
     RequestId = "req", "request";
 }

@@ -33,6 +33,7 @@ pub mod retry;
 pub mod rollup;
 pub mod route;
 pub mod seal;
+pub mod session;
 pub mod signature;
 pub mod source;
 pub mod tag;

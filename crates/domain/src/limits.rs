@@ -206,6 +206,36 @@ pub const KEYS_TOUCHED: usize = 1_024;
 /// Destinations whose last probe is remembered.
 pub const PROBES_REMEMBERED: usize = 10_000;
 
+// --- Sessions of the dashboard --------------------------------------------------------------------------------------
+
+/// A session ends when it has rested for so long, and at the latest after its length.
+pub const SESSION_IDLE: Duration = Duration::from_secs(30 * 60);
+pub const SESSION_LENGTH: Duration = Duration::from_secs(12 * 3_600);
+/// That a session was used is noted once in this time.
+pub const SESSION_USE_NOTED: Duration = Duration::from_secs(60);
+pub const SESSIONS_CACHED: usize = 4_096;
+/// Sessions of one key or user; the oldest makes room for one more.
+pub const SESSIONS_PER_HOLDER: usize = 50;
+/// Sessions shown at once.
+pub const SESSIONS_LISTED: usize = 200;
+/// What is kept of a browser's name, in characters.
+pub const USER_AGENT_KEPT: usize = 160;
+/// A link to sign in with, or to make the first user with, can be opened for so long.
+pub const LINK_LENGTH: Duration = Duration::from_secs(60 * 60);
+pub const USERS: usize = 1_000;
+pub const USER_NAME_MAX: usize = 64;
+pub const USER_ACCOUNTS_MAX: usize = 100;
+/// In characters, as NIST SP 800-63B has it for a password that is all there is.
+pub const PASSWORD_MIN: usize = 12;
+pub const PASSWORD_BYTES_MAX: usize = 1_024;
+/// Argon2id: 19 MiB, twice, in one lane, of which two are at work at once; a third waits for so long.
+pub const PASSWORD_MEMORY_KIB: u32 = 19 * 1_024;
+pub const PASSWORD_ROUNDS: u32 = 2;
+pub const PASSWORDS_AT_ONCE: usize = 2;
+pub const PASSWORD_PATIENCE: Duration = Duration::from_secs(5);
+/// For how long a browser is to come by TLS alone, once it has.
+pub const HSTS_SECONDS: u32 = 365 * 86_400;
+
 // --- What an account may set up -------------------------------------------------------------------------------------
 
 /// How long events are kept, and how long a day of that is.

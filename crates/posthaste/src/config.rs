@@ -46,6 +46,7 @@ pub(crate) struct Config {
     pub(crate) admin_listen: Option<SocketAddr>,
     pub(crate) public_url: String,
     pub(crate) trusted_proxies: Vec<IpNet>,
+    pub(crate) dashboard: bool,
     pub(crate) data_dir: PathBuf,
     pub(crate) database: String,
     /// None: where the database is.
@@ -142,6 +143,7 @@ impl Config {
                 .maybe("public_url", values::web_address)?
                 .unwrap_or_else(|| format!("http://{listen}")),
             trusted_proxies: layers.read("trusted_proxies", networks)?,
+            dashboard: layers.read("dashboard", flag)?,
             database: layers.maybe("database", database)?.unwrap_or_else(|| default_database(&data_dir)),
             data_dir,
             listen_url: layers.maybe("database.listen_url", values::text)?,

@@ -166,7 +166,7 @@ impl Handlers {
             },
             matched_exact: true,
             selection: request.selection,
-            created_by: ApiKeyId::MIN,
+            created_by: ApiKeyId::MIN.into(),
             created_at: now,
             key: Some(key).filter(|_| !self.shared.has(PlantedBug::ReplayWithoutKey)),
             at_once: None,

@@ -493,6 +493,22 @@ table sequences
     constraint sequences_last_check CHECK ((last > 0))
     constraint sequences_pkey PRIMARY KEY (destination_id)
 
+table sessions
+    id uuid not null
+    hash bytea not null
+    holder text not null
+    holder_id uuid not null
+    account_id uuid
+    created_at bigint not null
+    seen_at bigint not null
+    expires_at bigint not null
+    client text not null
+    user_agent text
+    constraint sessions_pkey PRIMARY KEY (id)
+    index sessions_by_hash USING btree (hash)
+    index sessions_by_seen_at USING btree (seen_at)
+    index sessions_of_holder USING btree (holder_id, id)
+
 table settings
     name text not null
     value bytea not null
@@ -516,6 +532,13 @@ table shards
     wanted_by uuid
     constraint shards_pkey PRIMARY KEY (shard)
     constraint shards_shard_check CHECK (((shard >= 0) AND (shard <= 1023)))
+
+table sign_in_links
+    hash bytea not null
+    purpose text not null
+    key_id uuid
+    expires_at bigint not null
+    constraint sign_in_links_pkey PRIMARY KEY (hash)
 
 table sources
     id uuid not null
@@ -546,6 +569,17 @@ table told_accounts
     whole_installation boolean not null default false
     constraint told_accounts_pkey PRIMARY KEY (account_id)
     index told_accounts_operators USING btree (account_id) WHERE whole_installation
+
+table users
+    id uuid not null
+    name text not null
+    password text not null
+    role text not null
+    accounts text not null
+    created_at bigint not null
+    updated_at bigint not null
+    constraint users_pkey PRIMARY KEY (id)
+    index users_by_user_name USING btree (name)
 
 table wakes
     shard smallint not null

@@ -466,6 +466,25 @@ CREATE TABLE sequences (
     last integer not null check (last > 0)
 ) without rowid;
 
+CREATE TABLE sessions (
+    id blob not null primary key check (length(id) = 16),
+    hash blob not null,
+    holder text not null,
+    holder_id blob not null,
+    account_id blob,
+    created_at integer not null,
+    seen_at integer not null,
+    expires_at integer not null,
+    client text not null,
+    user_agent text
+) without rowid;
+
+CREATE UNIQUE INDEX sessions_by_hash on sessions (hash);
+
+CREATE INDEX sessions_by_seen_at on sessions (seen_at);
+
+CREATE INDEX sessions_of_holder on sessions (holder_id, id);
+
 CREATE TABLE settings (
     name text not null primary key,
     value blob not null
@@ -584,6 +603,13 @@ CREATE TABLE shards (
     wanted_by blob
 );
 
+CREATE TABLE sign_in_links (
+    hash blob not null primary key,
+    purpose text not null,
+    key_id blob,
+    expires_at integer not null
+) without rowid;
+
 CREATE TABLE sources (
     id blob not null primary key check (length(id) = 16),
     account_id blob not null,
@@ -617,6 +643,19 @@ CREATE TABLE told_accounts (
 ) without rowid;
 
 CREATE INDEX told_accounts_operators on told_accounts (account_id) where whole_installation;
+
+CREATE TABLE users (
+    id blob not null primary key check (length(id) = 16),
+    name text not null,
+    password text not null,
+    role text not null,
+    -- Ids, as JSON.
+    accounts text not null,
+    created_at integer not null,
+    updated_at integer not null
+) without rowid;
+
+CREATE UNIQUE INDEX users_by_user_name on users (name);
 
 CREATE TABLE wakes (
     shard integer not null primary key check (shard between 0 and 1023),

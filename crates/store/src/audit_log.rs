@@ -12,7 +12,7 @@ use crate::{
 use async_trait::async_trait;
 use domain::{
     audit::{Actor, AuditEntry, AuditRecord, Broken, ChainEnds, ChainPlace},
-    id::{AccountId, ApiKeyId, AuditId},
+    id::{AccountId, ApiKeyId, AuditId, UserId},
     limits,
     time::Timestamp,
 };
@@ -79,6 +79,7 @@ pub struct AuditFilter {
 pub enum AuditActor {
     /// This key, an account's or an operator's.
     Key(ApiKeyId),
+    User(UserId),
     AnyOperator,
     AnyPlatform,
     System,
@@ -95,6 +96,7 @@ impl AuditFilter {
             && self.until.is_none_or(|until| entry.at < until)
             && self.actor.is_none_or(|actor| match actor {
                 AuditActor::Key(id) => entry.actor.key_id() == Some(id),
+                AuditActor::User(id) => entry.actor.user_id() == Some(id),
                 AuditActor::AnyOperator => matches!(entry.actor, Actor::Operator(_)),
                 AuditActor::AnyPlatform => matches!(entry.actor, Actor::Platform(_)),
                 AuditActor::System => entry.actor == Actor::System,

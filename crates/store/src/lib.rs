@@ -42,6 +42,7 @@ mod read_only;
 mod replay;
 mod retention;
 mod rollup;
+mod sessions;
 mod shard_scan;
 pub mod sqlite;
 mod tags;
@@ -98,6 +99,7 @@ pub use retention::{EventWalk, FIRST_REPLAY, FactWalk, Pruned, ReplayPlace, Repl
 pub use rollup::{
     EventCount, FreshSums, Rollup, RollupKind, RollupMark, Rollups, SumPlace, Summed, SummedTail,
 };
+pub use sessions::{HeldSession, NewSession, SessionOf, Sessions};
 pub use test_sends::{AskedTest, TestAnswer, TestProgress, TestSends};
 pub use wakes::{News, Wake, Wakes};
 
@@ -124,6 +126,7 @@ pub trait Store:
     + TestSends
     + AuditLog
     + OperationalEvents
+    + Sessions
     + Wakes
 {
 }
@@ -150,6 +153,7 @@ impl<T> Store for T where
         + TestSends
         + AuditLog
         + OperationalEvents
+        + Sessions
         + Wakes
 {
 }

@@ -26,6 +26,7 @@ mod queue;
 mod replay;
 mod retention;
 mod rollup;
+mod sessions;
 mod table;
 mod test_sends;
 mod waiting;
@@ -42,10 +43,14 @@ use domain::{
     destination::Destination,
     event::Event,
     gate::HoldRecord,
-    id::{self, AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId},
+    id::{
+        self, AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId,
+        SessionId, UserId,
+    },
     operations::OperationalNote,
     rollup::Span,
     route::Route,
+    session::{SecretHash, Session, SignInLink, User},
     source::Source,
     time::{Clock, Timestamp},
 };
@@ -153,6 +158,9 @@ struct Tables {
     erasures: BTreeMap<AccountId, Erasure>,
     /// Whose it is, and when it was erased.
     payload_erasures: BTreeMap<EventId, (AccountId, Timestamp)>,
+    sessions: BTreeMap<SessionId, Session>,
+    links: BTreeMap<SecretHash, SignInLink>,
+    users: BTreeMap<UserId, User>,
 }
 
 struct KeptChore {

@@ -42,6 +42,7 @@ migrations! {
     8 "settled_dead_letters",
     9 "platform_keys",
     10 "erasures",
+    11 "sessions",
     12 "lane_rollups",
 }
 

@@ -36,6 +36,7 @@ mod retention;
 mod rights;
 mod rollup;
 mod rows;
+mod sessions;
 mod settle;
 mod statement;
 mod test_sends;

@@ -12,8 +12,9 @@ use async_trait::async_trait;
 use domain::{
     audit::AuditEntry,
     destination::Numbering,
-    id::{AccountId, ApiKeyId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId},
+    id::{AccountId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RouteId},
     limits,
+    session::Holder,
     time::Timestamp,
 };
 use std::time::Duration;
@@ -110,7 +111,7 @@ pub struct NewReplay {
     pub matched: u64,
     /// Whether that is all.
     pub matched_exact: bool,
-    pub created_by: ApiKeyId,
+    pub created_by: Holder,
     pub created_at: Timestamp,
     pub key: Option<ReplayKey>,
     /// Of one delivery: made at once, and that is all.
@@ -156,7 +157,7 @@ pub struct Replay {
     pub delivered: u64,
     pub dead_letter: u64,
     pub status: ReplayStatus,
-    pub created_by: ApiKeyId,
+    pub created_by: Holder,
     pub created_at: Timestamp,
     pub finished_at: Option<Timestamp>,
 }

@@ -35,6 +35,7 @@ mod replay;
 mod retention;
 mod rollup;
 mod rows;
+mod sessions;
 mod settle;
 mod space;
 mod statement;

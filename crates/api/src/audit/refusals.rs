@@ -59,7 +59,11 @@ impl Refusals {
     pub(crate) fn note(&self, code: Code, recognised: &Recognised, client: ClientAddress) {
         let owner = recognised.acts_for().map(Some).or_else(|| recognised.key_of.get().copied());
         let counts = match code {
-            Code::Unauthorized | Code::ScopeMissing | Code::CredentialInUrl => true,
+            Code::Unauthorized
+            | Code::ScopeMissing
+            | Code::CredentialInUrl
+            | Code::SignInRefused
+            | Code::CrossSite => true,
             Code::NotFound => owner.is_some(),
             _ => false,
         };

@@ -81,7 +81,7 @@ impl Follower {
             () = sleep(limits::STREAM_LIFE) => StreamEnd::Because("long enough: come back with the last id"),
         };
         if let StreamEnd::Because(why) = end {
-            tracing::debug!(key_id = %self.ctx.key_id(), why, "stream.ended");
+            tracing::debug!(holder = %self.ctx.holder(), why, "stream.ended");
             // Without waiting: a client that does not read will not miss it.
             let _ = out.chunks.try_send(frame::goodbye(why).into());
         }
@@ -233,7 +233,7 @@ impl Follower {
         subscription: Option<&Subscription>,
     ) -> Result<(), StreamEnd> {
         if self.ctx.is_revoked(&self.app).await {
-            return Err(StreamEnd::Because("the API key is not valid any more"));
+            return Err(StreamEnd::Because("the API key, or the session, is not valid any more"));
         }
         // First how far everything was handed out, then whether all of it was handed to us, and nothing waits here.
         let heard = self.app.hub.position(self.ctx.account_id());

@@ -119,7 +119,7 @@ impl World {
         }
         let stopped = CancellationToken::new();
         Self {
-            service: ApiService::new(ListenAddress::Only, app.clone()),
+            service: ApiService::new(ListenAddress::Only, app.clone(), None),
             app,
             store,
             secrets,

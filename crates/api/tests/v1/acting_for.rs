@@ -17,6 +17,9 @@ const OF_THE_INSTALLATION: &[&str] = &[
     "update_account",
     "list_account_api_keys",
     "revoke_account_api_key",
+    "create_user",
+    "list_users",
+    "delete_user",
 ];
 
 /// What is the operator's own, or everybody's, and needs no account.
@@ -27,6 +30,9 @@ const NEEDS_NO_ACCOUNT: &[&str] = &[
     "update_account",
     "list_account_api_keys",
     "revoke_account_api_key",
+    "create_user",
+    "list_users",
+    "delete_user",
     "create_api_key",
     "list_api_keys",
     "revoke_api_key",

@@ -53,6 +53,17 @@ async fn prepare(world: &World, operation: &str, path: &str) -> Asked {
             Some(text(&made.await.expect(201)["id"]))
         }
         "erase_event_payload" => Some(world.publish("nobody.cares", json!({})).await),
+        "create_user" => {
+            let user = json!({ "name": "ada", "password": "correct horse battery", "role": "operator" });
+            (body, operator) = (Some(user), true);
+            None
+        }
+        "delete_user" => {
+            operator = true;
+            let user = json!({ "name": "bob", "password": "correct horse battery", "role": "operator" });
+            let made = world.ask_as(&world.operator_key, Method::POST, "/v1/users", Some(user)).await;
+            Some(text(&made.expect(201)["id"]))
+        }
         "update_own_account" => {
             body = Some(json!({ "name": "Initrode" }));
             Some(world.account.to_string())

@@ -23,6 +23,7 @@ mod operational_events;
 mod replays;
 mod routes;
 mod scopes;
+mod sessions;
 mod shared;
 mod sources;
 mod stats;

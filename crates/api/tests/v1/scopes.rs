@@ -88,6 +88,9 @@ const MATRIX: &[(&str, &str, Needs)] = &[
     ("get", "/v1/stats/fanout", Scoped(Scope::EventsRead)),
     ("get", "/v1/stats/series", Scoped(Scope::EventsRead)),
     ("get", "/v1/stream", Scoped(Scope::DeliveriesRead)),
+    ("get", "/v1/users", Operator),
+    ("post", "/v1/users", Operator),
+    ("delete", "/v1/users/{id}", Operator),
 ];
 
 #[test]

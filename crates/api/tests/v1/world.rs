@@ -184,7 +184,7 @@ impl World {
             foreign_account: AccountId::MIN,
             dice,
             secrets,
-            service: ApiService::new(ListenAddress::Only, app.clone()),
+            service: ApiService::new(ListenAddress::Only, app.clone(), None),
             app,
             node,
             _stop: stop.drop_guard(),
@@ -198,6 +198,30 @@ impl World {
         world.operator_key = world.make_key(None, KeyKind::Operator, &[]).await;
         world.platform_key = world.make_key(None, KeyKind::Platform, &Scope::ALL).await;
         world
+    }
+
+    /// Another node of the same installation, found under the same URL.
+    pub(crate) async fn another_node(&self) -> App {
+        self.node_at("https://hooks.example.com").await
+    }
+
+    /// The same, found under another.
+    pub(crate) async fn node_at(&self, public_url: &str) -> App {
+        let (app, background) = App::start(AppParts {
+            store: self.store.clone(),
+            announce: self.announced.clone(),
+            lanes: self.lanes.clone(),
+            clock: self.clock.clone(),
+            dice: self.dice.clone(),
+            secrets: self.secrets.clone(),
+            addresses: Arc::default(),
+            sender: self.sender.clone(),
+            scraped: Vec::new(),
+            supervisor: Supervisor::default(),
+            config: ApiConfig::new(public_url, "0.0.0-test"),
+        });
+        tokio::spawn(background.run(CancellationToken::new()));
+        app
     }
 
     async fn make_account(&self, name: &str) -> AccountId {
@@ -296,7 +320,10 @@ impl World {
     }
 
     pub(crate) async fn ask(&self, request: Request<Body>) -> Reply {
-        let response = self.service.clone().answer(request).await;
+        Self::reply(self.service.clone().answer(request).await).await
+    }
+
+    pub(crate) async fn reply(response: http::Response<Body>) -> Reply {
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.expect("a whole body").to_bytes();
         let body = serde_json::from_slice(&bytes).unwrap_or_default();

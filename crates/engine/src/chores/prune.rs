@@ -30,6 +30,9 @@ pub(super) async fn run(store: Arc<dyn Store>, clock: Arc<dyn Clock>, kept: Kept
         prune("holds", || store.prune_holds(ended, limits::PRUNE_STEP)).await;
         let told = now.minus(kept.audit_entries);
         prune("audit entries", || store.prune_audit(told, limits::PRUNE_STEP)).await;
+        // One that was over by its length has not been seen since, and so rests by now.
+        let seen = now.minus(limits::SESSION_IDLE);
+        prune("sessions", || store.prune_sessions(seen, now, limits::PRUNE_STEP)).await;
     }
 }
 

@@ -131,7 +131,7 @@ async fn a_replay_is_made_to_its_end(plant: &PlantedPanic) {
         rate: 4,
         matched: 4,
         matched_exact: true,
-        created_by: ApiKeyId::at(now, 1),
+        created_by: ApiKeyId::at(now, 1).into(),
         created_at: now,
         key: None,
         at_once: None,

@@ -344,7 +344,7 @@ async fn a_refusal_is_a_dead_letter_and_a_replay_delivers_it() {
         rate: 1,
         matched: 1,
         matched_exact: true,
-        created_by: ApiKeyId::MIN,
+        created_by: ApiKeyId::MIN.into(),
         created_at: now,
         key: None,
         at_once: Some(Replayed { origin, event_id, delivery }),

@@ -97,7 +97,12 @@ async fn begin(serving: Serving<'_>, scenario: Scenario, json: bool) -> Result<B
     let receivers = Receivers::start()?;
     let destinations = receivers.make_destinations(&client, scenario == Scenario::Outage).await?;
     let stop = CancellationToken::new();
-    let greeting = Greeting { url: &serving.config.public_url, key: &key, destinations: &destinations };
+    let greeting = Greeting {
+        url: &serving.config.public_url,
+        key: &key,
+        destinations: &destinations,
+        sign_in: serving.ways_in.dashboard.as_deref(),
+    };
     serving.flush_log();
     if json {
         greeting.print_json(serving.config);
@@ -142,6 +147,8 @@ struct Greeting<'a> {
     url: &'a str,
     key: &'a str,
     destinations: &'a DemoDestinations,
+    /// A link by which a browser is signed in, once.
+    sign_in: Option<&'a str>,
 }
 
 impl Greeting<'_> {
@@ -151,6 +158,7 @@ impl Greeting<'_> {
         offer(json!({
             "url": self.url,
             "api_key": self.key,
+            "dashboard": self.sign_in,
             "data_dir": config.data_dir,
             "destinations": destinations,
         }));
@@ -160,7 +168,9 @@ impl Greeting<'_> {
         let Self { url, key, .. } = self;
         let folder = config.data_dir.display();
         offer(format_args!("The demo of Posthaste is listening on {url}"));
-        // A link by which a browser is signed in belongs here.
+        if let Some(link) = &self.sign_in {
+            offer(format_args!("Look at it, signed in by this link, once: {link}"));
+        }
         offer(format_args!("Its API key is {key}"));
         offer(format_args!("Its data is in {folder}; `posthaste demo --clean` removes it. Ctrl-C stops it."));
         offer(format_args!("\n{EVENTS_A_SECOND} events a second go to four receivers:"));

@@ -9,6 +9,7 @@ mod deliveries;
 mod signals;
 mod starting_server;
 pub(super) mod test_settings;
+mod ways_in;
 
 use crate::{
     clock::{SteadyClock, StoreClock, SystemClock},
@@ -50,6 +51,7 @@ use store::{AttemptRecord, NodeRecord, Store, StoreError, sqlite::SqliteReadOnly
 use supervisor::{Loop, Supervisor};
 use tokio::{net::TcpListener, sync::Mutex, time::timeout};
 use tokio_util::sync::CancellationToken;
+use ways_in::{WaysIn, pages};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -64,6 +66,9 @@ pub(crate) struct ServeArgs {
     /// Be ready although this machine's clock is behind the newest time in an embedded store
     #[arg(long)]
     accept_clock: bool,
+    /// Open the dashboard in a browser, signed in, with --dev
+    #[arg(long, requires = "dev")]
+    open: bool,
     #[command(flatten)]
     settings: SettingFlags,
 }
@@ -85,7 +90,10 @@ pub(crate) async fn run(args: ServeArgs, json: bool) -> Result<(), Failure> {
         };
         // The greeting comes last, for a reader of both streams.
         serving.flush_log();
-        greet(serving.config, serving.dev_key.as_deref(), json);
+        greet(serving.config, serving.dev_key.as_deref(), &serving.ways_in, json);
+        if args.open {
+            serving.ways_in.open();
+        }
         Ok(Beside { stop: CancellationToken::new(), kept: Box::new(receiver) })
     };
     run_node(config, dev, args.accept_clock, log, begun).await
@@ -97,6 +105,8 @@ pub(crate) struct Serving<'a> {
     pub(crate) address: SocketAddr,
     /// In development: a key of the account that was made first.
     pub(crate) dev_key: Option<String>,
+    /// How a browser gets in.
+    pub(crate) ways_in: WaysIn,
     flush: &'a Flush,
 }
 
@@ -170,7 +180,7 @@ pub(crate) async fn run_node(
     let (stop_server, stop_background) = (CancellationToken::new(), CancellationToken::new());
     let serve = |id, listener, listen_address| {
         let service = if config.role.listens() {
-            ApiService::new(listen_address, app.clone())
+            ApiService::new(listen_address, app.clone(), config.dashboard.then(pages))
         } else {
             ApiService::of_worker(listen_address, app.clone())
         };
@@ -200,7 +210,8 @@ pub(crate) async fn run_node(
         "serving"
     );
     let dev_key = keys.for_dev(&config, dev)?;
-    let serving = Serving { config: &config, address, dev_key, flush: &log.flush };
+    let ways_in = WaysIn::of(&app, &config, dev_key.as_deref(), admin_address).await;
+    let serving = Serving { config: &config, address, dev_key, ways_in, flush: &log.flush };
     let (beside, mut failure) = match begun(serving).await {
         Ok(beside) => (Some(beside), None),
         Err(error) => (None, Some(error)),
@@ -502,13 +513,25 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
 }
 
 /// Standard output, for people and scripts; with `--dev` the last line is a command that works as it is.
-fn greet(config: &Config, dev_key: Option<&str>, json: bool) {
+fn greet(config: &Config, dev_key: Option<&str>, ways_in: &WaysIn, json: bool) {
     let url = &config.public_url;
+    let WaysIn { dashboard, set_up } = ways_in;
     if json {
-        offer(serde_json::json!({ "url": url, "version": VERSION, "api_key": dev_key }));
+        offer(serde_json::json!({
+            "url": url, "version": VERSION, "api_key": dev_key, "dashboard": dashboard, "set_up": set_up,
+        }));
         return;
     }
     offer(format_args!("Posthaste {VERSION} is listening on {url}"));
+    if let Some(link) = dashboard {
+        offer(format_args!("Dashboard   {link}"));
+    }
+    if let Some(link) = set_up {
+        offer(format_args!("Set up      {link}"));
+        offer(
+            "            There is no user yet: this link makes the first one. It can be opened once, within an hour.",
+        );
+    }
     if let Some(key) = dev_key {
         let file = DevKeys::path(&config.data_dir);
         let file = file.display();

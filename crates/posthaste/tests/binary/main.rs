@@ -4,6 +4,7 @@ mod audit;
 mod being_told;
 mod commands;
 mod crash;
+mod dashboard;
 mod defaults;
 mod demo;
 mod dev;

@@ -9,23 +9,18 @@ use domain::{
     event::Event,
     id::{
         AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, NodeId, ReplayId,
-        RouteId, SourceId,
+        RouteId, SessionId, SourceId, UserId,
     },
     rollup::{FanoutSums, Span},
     route::Route,
+    session::{Holder, SecretHash, Session, SignInLink, User},
     source::Source,
     time::Timestamp,
 };
 use std::time::Duration;
 use store::{
     AccountBacklog, AccountChanges, AttemptRecord, AuditChains, AuditFilter, AuditLog, Backlogs, Catalog,
-    ChainOwner, Chore, Chores, CreatedReplay, DeadLetterGroup, DeadLetters, DeliveryFilter, DeliveryRecord,
-    DestinationRecord, Dismissal, Erased, Erasure, ErasureStep, Erasures, EventCount, EventFilter,
-    EventRecord, EventWalk, FactWalk, FanoutCounts, FreshSums, GroupFilter, GroupKey, History, KeptPayload,
-    LanePlace, LaneRollup, LaneRollups, LaneRow, Listed, NewReplay, OpenReplay, OriginalWalk, Originals,
-    Page, PayloadSize, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold, ReplayPlace, ReplaySwitch,
-    ReplayWalk, Replays, Retention, Rollup, RollupKind, RollupMark, Rollups, Selection, StoreError,
-    SuccessRate, SumPlace, Summed, SummedTail, Survey, Term,
+    ChainOwner, Chore, Chores, CreatedReplay, DeadLetterGroup, DeadLetters, DeliveryFilter, DeliveryRecord, DestinationRecord, Dismissal, Erased, Erasure, ErasureStep, Erasures, EventCount, EventFilter, EventRecord, EventWalk, FactWalk, FanoutCounts, FreshSums, GroupFilter, GroupKey, HeldSession, History, KeptPayload, LanePlace, LaneRollup, LaneRollups, LaneRow, Listed, NewReplay, NewSession, OpenReplay, OriginalWalk, Originals, Page, PayloadSize, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold, ReplayPlace, ReplaySwitch, ReplayWalk, Replays, Retention, Rollup, RollupKind, RollupMark, Rollups, Selection, Sessions, StoreError, SuccessRate, SumPlace, Summed, SummedTail, Survey, Term,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
@@ -190,6 +185,26 @@ forward! { AuditChains:
     fn audit_chains(after: Option<ChainOwner>, limit: usize) -> Vec<ChainOwner>;
     fn audit_ends(owner: ChainOwner) -> Option<ChainEnds>;
     fn audit_records(owner: ChainOwner, after: i64, limit: usize) -> Vec<AuditRecord>;
+}
+
+forward! { Sessions:
+    fn create_session(new: &NewSession, audit: &AuditEntry) -> ();
+    fn session(hash: &SecretHash) -> Option<HeldSession>;
+    fn sessions(holder: Option<Holder>, page: Page<SessionId>) -> Vec<Session>;
+    fn touch_session(id: SessionId, now: Timestamp) -> ();
+    fn choose_account(id: SessionId, account: Option<AccountId>) -> ();
+    fn end_session(holder: Option<Holder>, id: SessionId, owner: ChainOwner, audit: &AuditEntry) -> ();
+    fn prune_sessions(seen_before: Timestamp, links_over: Timestamp, limit: usize) -> usize;
+    fn create_link(link: &SignInLink) -> ();
+    fn link(hash: &SecretHash) -> Option<SignInLink>;
+    fn key_of_link(hash: &SecretHash) -> Option<ApiKey>;
+    fn set_up(user: &User, new: &NewSession, audit: &AuditEntry) -> ();
+    fn create_user(user: &User, audit: &AuditEntry) -> ();
+    fn user(id: UserId) -> User;
+    fn user_by_name(name: &str) -> Option<User>;
+    fn users(page: Page<UserId>) -> Vec<User>;
+    fn delete_user(id: UserId, audit: &AuditEntry) -> ();
+    fn change_password(id: UserId, password: &str, new: &NewSession, audit: &AuditEntry) -> ();
 }
 
 forward! { Backlogs:

@@ -10,6 +10,7 @@ use domain::{
     id::{AccountId, ApiKeyId, DestinationId, RouteId, SourceId},
     operations::OperationalNote,
     route::Route,
+    session::Holder,
     source::Source,
     time::Timestamp,
 };
@@ -165,6 +166,7 @@ impl Catalog for MemoryStore {
         let mut tables = self.tables();
         let key = tables.api_keys.get_mut(&id).filter(|key| key.account_id == account);
         key.ok_or(StoreError::NotFound { what: "api key" })?.revoked_at.get_or_insert(now);
+        tables.end_sessions(Holder::Key(id));
         tables.append(account, audit);
         Ok(())
     }

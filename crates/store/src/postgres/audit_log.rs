@@ -13,6 +13,7 @@ use domain::{
     audit::{Actor, AuditEntry, AuditRecord, ChainEnds, ChainHash, ChainPlace},
     id::{AccountId, AuditId},
     limits,
+    session::Holder,
     time::Timestamp,
 };
 use std::sync::LazyLock;
@@ -131,7 +132,7 @@ pub(super) async fn append(
     let params = params![
         account_id: key(account).uuid() => UUID, number: number => INT8, id: id.uuid() => UUID,
         at: at.micros() => INT8, actor: actor.kind().as_str() => TEXT,
-        key_id: actor.key_id().map(|id| id.uuid()) => UUID, action: action => TEXT, object_id: object_id => TEXT,
+        key_id: actor.holder().map(Holder::uuid) => UUID, action: action => TEXT, object_id: object_id => TEXT,
         client: client => TEXT, request_id: request_id.map(|id| id.uuid()) => UUID,
         difference: difference => TEXT, count: count.map(i64::from) => INT8, hash: &hash[..] => BYTEA,
     ];

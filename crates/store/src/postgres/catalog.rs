@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{AccountChanges, Catalog, DestinationRecord, Listed, Page, StoreError};
 pub(super) use accounts::{lock as lock_account, next_version, numbering};
+pub(super) use api_keys::by_id as api_key_by_id;
 use async_trait::async_trait;
 pub(super) use destination_records::DESTINATION_RECORDS;
 use documents::StoredDocument as _;

@@ -20,9 +20,10 @@ use async_trait::async_trait;
 use domain::{
     audit::AuditEntry,
     delivery::Ending,
-    id::{AccountId, ApiKeyId, DeliveryId, EventId, ReplayId},
+    id::{AccountId, DeliveryId, EventId, ReplayId},
     limits,
     operations::OperationalNote,
+    session::Holder,
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -168,7 +169,7 @@ struct ReplayDoc {
     /// Of a backfill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     events: Option<BackfillSelection>,
-    created_by: ApiKeyId,
+    created_by: Holder,
 }
 
 async fn create(transaction: &Transaction<'_>, new: &NewReplay) -> Result<CreatedReplay, StoreError> {

@@ -12,7 +12,7 @@ use domain::{
     event::{Event, EventType},
     id::{
         AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, NodeId, ReplayId,
-        RequestId, RouteId, SourceId,
+        RequestId, RouteId, SessionId, SourceId, UserId,
     },
     time::Timestamp,
 };
@@ -292,7 +292,7 @@ macro_rules! columns {
 columns! {
     as they are: bool, i16, i32, i64, String, Uuid, Vec<u8>, Vec<Uuid>, Vec<i64>, &'r str, &'r [u8], Vec<&'r str>;
     ids: AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RequestId, RouteId,
-        SourceId;
+        SessionId, SourceId, UserId;
     numbers: u16 => i16, u32 => i32, u64 => i64, usize => i64;
 }
 

@@ -87,6 +87,7 @@ impl From<Trouble> for StoreError {
                         constraint if constraint.contains("token_hash") => {
                             Self::Taken { constraint: "token" }
                         }
+                        constraint if constraint.contains("user_name") => Self::Taken { constraint: "name" },
                         constraint if constraint.contains("uid") => Self::Taken { constraint: "uid" },
                         _ => Self::Taken { constraint: "id" },
                     },

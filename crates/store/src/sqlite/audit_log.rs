@@ -13,7 +13,7 @@ use crate::{AuditChains, AuditFilter, AuditLog, ChainOwner, Listed, Page, StoreE
 use async_trait::async_trait;
 use domain::{
     audit::{Actor, AuditEntry, AuditRecord, ChainEnds, ChainHash, ChainPlace},
-    id::{AccountId, AuditId},
+    id::{AccountId, ApiKeyId, AuditId},
     limits,
     time::Timestamp,
 };
@@ -141,7 +141,7 @@ pub(super) fn append(
         id: id,
         at: at,
         actor: actor.kind().as_str(),
-        key_id: actor.key_id(),
+        key_id: actor.holder().map(|holder| *holder.uuid().as_bytes()),
         action: action,
         object_id: object_id,
         client: client,
@@ -230,11 +230,11 @@ fn read_or_unreadable(columns: &mut Columns<'_>, owner: ChainOwner) -> Result<Au
 fn read(columns: &mut Columns<'_>) -> Result<AuditRecord, Trouble> {
     let (account_id, number) = (owner(columns.id()?), columns.get()?);
     let (id, at) = (columns.id()?, columns.time()?);
-    let (kind, key_id) = (columns.text()?.parse().ok(), columns.optional_id()?);
+    let (kind, key_id) = (columns.text()?.parse().ok(), columns.optional_id::<ApiKeyId>()?);
     let entry = AuditEntry {
         id,
         at,
-        actor: kind.and_then(|kind| Actor::read(kind, key_id)).unwrap_or(Actor::System),
+        actor: kind.and_then(|kind| Actor::read(kind, key_id.map(ApiKeyId::uuid))).unwrap_or(Actor::System),
         action: columns.get()?,
         object_id: columns.get()?,
         client: columns.get()?,

@@ -6,6 +6,7 @@ mod destination_records;
 mod documents;
 
 pub(super) use accounts::{next_version, version};
+pub(super) use api_keys::by_id as api_key_by_id;
 pub(super) use destination_records::get as destination_record;
 pub(super) use documents::route;
 

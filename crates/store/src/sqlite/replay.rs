@@ -18,9 +18,10 @@ use async_trait::async_trait;
 use domain::{
     audit::AuditEntry,
     delivery::Ending,
-    id::{AccountId, ApiKeyId, DeliveryId, EventId, ReplayId},
+    id::{AccountId, DeliveryId, EventId, ReplayId},
     limits,
     operations::OperationalNote,
+    session::Holder,
     time::Timestamp,
 };
 use rusqlite::Connection;
@@ -184,7 +185,7 @@ struct ReplayDocument {
     /// Of a backfill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     events: Option<BackfillSelection>,
-    created_by: ApiKeyId,
+    created_by: Holder,
 }
 
 fn create(connection: &Connection, new: &NewReplay) -> Result<CreatedReplay, Trouble> {

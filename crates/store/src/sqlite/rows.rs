@@ -8,7 +8,7 @@ use domain::{
     event::{Event, EventType},
     id::{
         AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, NodeId, ReplayId,
-        RequestId, RouteId, SourceId,
+        RequestId, RouteId, SessionId, SourceId, UserId,
     },
     outcome::Outcome,
     time::Timestamp,
@@ -38,7 +38,10 @@ macro_rules! ids {
     )*};
 }
 
-ids! { AccountId ApiKeyId AttemptId AuditId DeliveryId DestinationId EventId NodeId ReplayId RequestId RouteId SourceId }
+ids! {
+    AccountId ApiKeyId AttemptId AuditId DeliveryId DestinationId EventId NodeId ReplayId RequestId RouteId SessionId
+    SourceId UserId
+}
 
 /// The columns of a row, from the one that is read next.
 #[derive(Clone)]

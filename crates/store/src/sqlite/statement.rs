@@ -16,7 +16,7 @@ use crate::{
 use domain::{
     id::{
         AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, NodeId, ReplayId,
-        RequestId, RouteId, SourceId,
+        RequestId, RouteId, SessionId, SourceId, UserId,
     },
     time::Timestamp,
 };
@@ -336,7 +336,10 @@ macro_rules! ids {
     )*};
 }
 
-ids! { AccountId ApiKeyId AttemptId AuditId DeliveryId DestinationId EventId NodeId ReplayId RequestId RouteId SourceId }
+ids! {
+    AccountId ApiKeyId AttemptId AuditId DeliveryId DestinationId EventId NodeId ReplayId RequestId RouteId SessionId
+    SourceId UserId
+}
 
 #[cfg(test)]
 mod tests {

@@ -134,7 +134,7 @@ fn replay(account: &Account, key: Option<ReplayKey>) -> NewReplay {
         rate: 10,
         matched: 0,
         matched_exact: true,
-        created_by: ApiKeyId::at(at(4), chance()),
+        created_by: ApiKeyId::at(at(4), chance()).into(),
         created_at: at(4),
         key,
         at_once: None,

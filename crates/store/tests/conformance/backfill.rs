@@ -28,7 +28,7 @@ fn new(account: AccountId, selection: BackfillSelection) -> NewReplay {
         rate: 30,
         matched: 0,
         matched_exact: false,
-        created_by: ApiKeyId::at(at(0), 7),
+        created_by: ApiKeyId::at(at(0), 7).into(),
         created_at: at(LATER),
         key: None,
         at_once: None,

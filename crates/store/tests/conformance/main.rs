@@ -28,6 +28,7 @@ mod replay;
 mod replay_lists;
 mod retention;
 mod rollup;
+mod sessions;
 mod settle;
 mod shards;
 mod tags;
@@ -108,6 +109,25 @@ macro_rules! kept_by {
                 a_chain_that_begins_in_the_future_keeps_no_other_from_being_pruned,
                 an_entry_outside_of_its_chain_is_found,
                 many_writers_at_once_make_one_chain,
+            }
+            promises! {
+                $backend, sessions:
+                a_session_reads_back_with_its_holder,
+                what_begins_and_ends_a_session_is_written_down,
+                sessions_are_listed_by_holder_newest_first,
+                a_session_is_ended_by_its_holder_or_by_anybody_who_may,
+                a_new_session_replaces_the_one_it_names,
+                of_many_sessions_of_a_holder_the_newest_stay,
+                a_sessions_use_and_choice_are_kept,
+                revoking_a_key_ends_its_sessions,
+                sessions_and_links_that_are_over_are_pruned_in_steps,
+                a_link_is_opened_once,
+                of_many_that_open_a_link_at_once_one_does,
+                the_first_user_is_made_by_a_set_up_link,
+                of_many_that_set_up_at_once_one_does,
+                a_user_reads_back_and_its_name_is_its_own,
+                removing_a_user_ends_its_sessions,
+                another_password_ends_every_session_but_the_one_it_begins,
             }
             promises! {
                 $backend, ingest:

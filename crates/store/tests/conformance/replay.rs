@@ -35,7 +35,7 @@ pub(crate) fn new(account: &Account, selection: Selection, created_at: Timestamp
         rate: 30,
         matched: 0,
         matched_exact: true,
-        created_by: ApiKeyId::at(at(0), 7),
+        created_by: ApiKeyId::at(at(0), 7).into(),
         created_at,
         key: None,
         at_once: None,

@@ -377,7 +377,7 @@ fn new_replay(ground: &Ground, selection: Selection, created_at: Timestamp) -> N
         rate: 30,
         matched: 1,
         matched_exact: true,
-        created_by: ApiKeyId::at(at(0), 7),
+        created_by: ApiKeyId::at(at(0), 7).into(),
         created_at,
         key: None,
         at_once: None,

@@ -428,7 +428,7 @@ impl Player {
                 rate: 7,
                 matched: self.dice.random_range(0..9),
                 matched_exact: self.chance(50),
-                created_by: ApiKeyId::at(now, 1),
+                created_by: ApiKeyId::at(now, 1).into(),
                 created_at: now,
                 key,
                 at_once: None,

@@ -157,7 +157,7 @@ impl World {
             rate,
             matched,
             matched_exact: matched > 0,
-            created_by: ApiKeyId::at(now, 1),
+            created_by: ApiKeyId::at(now, 1).into(),
             created_at: now,
             key: None,
             at_once: None,

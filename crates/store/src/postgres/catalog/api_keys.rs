@@ -5,6 +5,7 @@ use super::{
         audit_log,
         pool::Connection,
         rows::{Cells, Doc, Unreadable},
+        sessions,
         statement::{Statement, params, sql},
     },
     accounts, document, micros,
@@ -15,12 +16,14 @@ use domain::{
     audit::AuditEntry,
     id::{AccountId, ApiKeyId},
     limits,
+    session::Holder,
     time::Timestamp,
 };
 use std::sync::LazyLock;
 
 static INSERT_API_KEY: LazyLock<Statement> = sql!("insert_api_key");
 static API_KEY_BY_LOOKUP: LazyLock<Statement> = sql!("api_key_by_lookup");
+static API_KEY_BY_ID: LazyLock<Statement> = sql!("api_key_by_id");
 static API_KEYS: LazyLock<Statement> = sql!("api_keys");
 static REVOKE_API_KEY: LazyLock<Statement> = sql!("revoke_api_key");
 static TOUCH_API_KEY: LazyLock<Statement> =
@@ -51,6 +54,13 @@ pub(super) async fn create(
 
 pub(super) async fn by_lookup(connection: &Connection, lookup: &str) -> Result<Option<ApiKey>, StoreError> {
     Ok(connection.read(&API_KEY_BY_LOOKUP, params![lookup: lookup => TEXT]).await?.first(read)?)
+}
+
+pub(in crate::postgres) async fn by_id(
+    connection: &Connection,
+    id: ApiKeyId,
+) -> Result<Option<ApiKey>, StoreError> {
+    Ok(connection.read(&API_KEY_BY_ID, params![id: id.uuid() => UUID]).await?.first(read)?)
 }
 
 pub(super) async fn list(
@@ -86,7 +96,10 @@ pub(super) async fn revoke(
     let revoked = async {
         match transaction.run(&REVOKE_API_KEY, params).await?.is_empty() {
             true => Err(StoreError::NotFound { what: "api key" }),
-            false => audit_log::append(&transaction, account, audit).await,
+            false => {
+                sessions::end_sessions(&transaction, Holder::Key(id)).await?;
+                audit_log::append(&transaction, account, audit).await
+            }
         }
     };
     let revoked = revoked.await;

@@ -4,6 +4,7 @@ use super::{
     super::{
         audit_log,
         rows::Columns,
+        sessions,
         statement::{bound, sql},
         trouble::{Trouble, unreadable},
     },
@@ -15,12 +16,14 @@ use domain::{
     account::{ApiKey, KeyKind},
     audit::AuditEntry,
     id::{AccountId, ApiKeyId},
+    session::Holder,
     time::Timestamp,
 };
 use rusqlite::Connection;
 
 const INSERT_API_KEY: &str = sql!("insert_api_key");
 const API_KEY_BY_LOOKUP: &str = sql!("api_key_by_lookup");
+const API_KEY_BY_ID: &str = sql!("api_key_by_id");
 const API_KEYS: &str = sql!("api_keys");
 const REVOKE_API_KEY: &str = sql!("revoke_api_key");
 
@@ -51,6 +54,10 @@ pub(super) fn by_lookup(connection: &Connection, lookup: &str) -> Result<Option<
     bound!(API_KEY_BY_LOOKUP, lookup: lookup).first(connection, read)
 }
 
+pub(in crate::sqlite) fn by_id(connection: &Connection, id: ApiKeyId) -> Result<Option<ApiKey>, Trouble> {
+    bound!(API_KEY_BY_ID, id: id).first(connection, read)
+}
+
 pub(super) fn list(
     connection: &Connection,
     account: Option<AccountId>,
@@ -72,7 +79,10 @@ pub(super) fn revoke(
 ) -> Result<(), Trouble> {
     match bound!(REVOKE_API_KEY, id: id, account_id: account, now: now).execute(connection)? {
         0 => Err(StoreError::NotFound { what: "api key" }.into()),
-        _ => audit_log::append(connection, account, audit),
+        _ => {
+            sessions::end_sessions(connection, Holder::Key(id))?;
+            audit_log::append(connection, account, audit)
+        }
     }
 }
 

@@ -51,7 +51,7 @@ impl World {
             rate,
             matched: 0,
             matched_exact: false,
-            created_by: ApiKeyId::at(now, 1),
+            created_by: ApiKeyId::at(now, 1).into(),
             created_at: now,
             key: None,
             at_once: None,

@@ -1,0 +1,305 @@
+// Buttons and forms that call the API by the session, and show what it says.
+import { $, $$, call, make, problemText, refresh, sayThere, toast, now } from './dom.js';
+import { picked, showPicked } from './app.js';
+
+// --- Asking first ----------------------------------------------------------------------------------------------------
+/** Resolves to whether the answer was yes. */
+export function confirm(title, text, yes = 'Yes', more = null) {
+  const dialog = $('#confirm');
+  $('#confirm-title').textContent = title;
+  $('#confirm-text').textContent = text || '';
+  $('#confirm-more').replaceChildren(...(more ? [more] : []));
+  const button = $('#confirm-yes');
+  button.textContent = yes;
+  const before = document.activeElement;
+  dialog.showModal();
+  button.focus();
+  return new Promise(resolve => {
+    const done = answer => {
+      button.removeEventListener('click', said);
+      dialog.removeEventListener('close', closed);
+      if (dialog.open) dialog.close();
+      before?.focus?.();
+      resolve(answer);
+    };
+    const said = () => done(true);
+    const closed = () => done(false);
+    button.addEventListener('click', said);
+    dialog.addEventListener('close', closed);
+  });
+}
+
+async function again() {
+  document.dispatchEvent(new Event('changed'));
+  await refresh().catch(() => {});
+}
+
+// --- Buttons ---------------------------------------------------------------------------------------------------------
+async function act(button) {
+  const { action, method, body, done, then } = button.dataset;
+  if (button.dataset.confirm && !await confirm(button.dataset.confirm, button.dataset.confirmText, button.textContent.replace(/\s\S$/, '').trim())) return;
+  button.setAttribute('aria-busy', 'true');
+  const answer = await call(action, { method: method || 'POST', body });
+  button.removeAttribute('aria-busy');
+  if (!answer.ok) return toast(problemText(answer.body), true);
+  if (then) { sayThere(done || 'Done'); return location.assign(then); }
+  toast(done || 'Done');
+  await again();
+}
+
+async function bulk(button) {
+  const ids = picked();
+  if (!await confirm(`${button.textContent.trim()} ${ids.length}?`, '', button.textContent.trim())) return;
+  let failed = 0;
+  for (const id of ids) {
+    const answer = await call(button.dataset.bulk.replace('{}', id));
+    if (!answer.ok) { failed += 1; toast(problemText(answer.body), true); }
+  }
+  sayThere(`${button.dataset.done}: ${ids.length - failed} of ${ids.length}`);
+  $$('[data-pick]:checked').forEach(box => { box.checked = false; });
+  showPicked();
+  location.reload();
+}
+
+// --- Replays: the count and the cost first ---------------------------------------------------------------------------
+const span = seconds => seconds < 120 ? `${seconds} s` : seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
+const number = value => Number(value).toLocaleString('en');
+async function replay(input) {
+  const estimate = await call('/v1/replays', { body: { ...input, dry_run: true } });
+  if (!estimate.ok) return toast(problemText(estimate.body), true);
+  const { matched, matched_exact, by_destination, estimated_seconds } = estimate.body;
+  if (!matched) return toast('There is nothing to replay.');
+  const list = make('table', { class: 'list' }, make('tbody', {}, ...(by_destination || []).slice(0, 10).map(each =>
+    make('tr', {}, make('td', { class: 'wide' }, make('code', {}, nameOf(each.destination_id))), make('td', { class: 'num' }, number(each.count))))));
+  const count = `${number(matched)}${matched_exact ? '' : '+'} ${matched === 1 ? 'delivery' : 'deliveries'}`;
+  const yes = await confirm(`Replay ${count}?`, `About ${span(estimated_seconds)} at ${input.rate || 100} a second. Each becomes a new delivery; what was sent cannot be taken back.`, 'Replay', list);
+  if (!yes) return;
+  const made = await call('/v1/replays', { body: input, headers: { 'idempotency-key': crypto.randomUUID?.() || String(Math.random()).slice(2) } });
+  if (!made.ok) return toast(problemText(made.body), true);
+  location.assign(`/replays/${made.body.id}`);
+}
+const nameOf = id => $(`a[href="/destinations/${CSS.escape(id)}"]`)?.textContent || id;
+
+/** A filter without what it does not say. */
+function lean(filter) {
+  return Object.fromEntries(Object.entries(filter).filter(([, value]) => value != null && (!Array.isArray(value) || value.length)));
+}
+const ENDED = ['delivered', 'dead_letter', 'cancelled'];
+
+// --- Secrets ---------------------------------------------------------------------------------------------------------
+async function reveal(button) {
+  const answer = await call(button.dataset.reveal, { method: 'GET' });
+  if (!answer.ok) return toast(problemText(answer.body), true);
+  const secret = answer.body[button.dataset.member];
+  const place = $('[data-revealed]', button.closest('article, [role=tabpanel]') || document);
+  place.replaceChildren(command(secret));
+  if ('curl' in button.dataset) place.append(command(`curl ${secret} -H 'content-type: application/json' -d '{"type": "order.paid", "id": 1}'`));
+  if (answer.body.previous_until) place.append(make('p', { class: 'quiet' }, `The one before signs as well until ${answer.body.previous_until}.`));
+  place.hidden = false;
+}
+function command(text) {
+  return make('div', { class: 'command' }, make('pre', {}, make('code', {}, text)), make('button', { class: 'button small', type: 'button', 'data-copy': text }, 'Copy'));
+}
+
+// --- Forms -----------------------------------------------------------------------------------------------------------
+const SECONDS = { s: 1, m: 60, h: 3600, d: 86400, w: 604800 };
+/** The members of a form as the API takes them. Throws the field that does not read. */
+function members(form) {
+  const body = {};
+  const sets = {};
+  for (const field of form.elements) {
+    if (!field.name || field.disabled) continue;
+    const { type, empty, unchecked } = field.dataset;
+    let value;
+    if (field.type === 'checkbox') {
+      if (type === 'set') { (sets[field.name] ||= []); if (field.checked) sets[field.name].push(field.value); continue; }
+      if (!field.checked && unchecked === undefined) continue;
+      value = field.checked;
+    } else {
+      // A password is what was typed, spaces and all.
+      const text = field.type === 'password' ? field.value : field.value.trim();
+      if (!text) {
+        if (empty === 'null' || form.dataset.method === 'PATCH' && empty !== 'leave') value = null; else continue;
+      } else if (type === 'number') value = Number(text);
+      else if (type === 'numbers') value = text.split(/[\s,]+/).filter(Boolean).map(Number);
+      else if (type === 'list') value = text.split(/[\s,]+/).filter(Boolean);
+      else if (type === 'moment') {
+        const ago = /^(\d+)([smhdw])$/.exec(text);
+        value = ago ? new Date(now() - ago[1] * SECONDS[ago[2]] * 1000).toISOString() : text;
+      } else if (type === 'json') {
+        try { value = JSON.parse(text); } catch (error) { throw { field, text: `This is not JSON: ${error.message}` }; }
+      } else value = text;
+    }
+    const path = field.name.split('.');
+    const last = path.pop();
+    let into = body;
+    for (const part of path) into = (into[part] ??= {});
+    into[last] = value;
+  }
+  // A group whose members are all empty is left to others.
+  if (body.rate_limit && !body.rate_limit.requests) body.rate_limit = null;
+  else if (body.rate_limit && !body.rate_limit.per_seconds) body.rate_limit.per_seconds = 1;
+  if (body.rate_limit === null && form.dataset.method === 'POST') delete body.rate_limit;
+  return { ...body, ...sets };
+}
+
+function showProblems(form, problem) {
+  $$('.field-problem', form).forEach(each => each.remove());
+  $$('[aria-invalid]', form).forEach(each => each.removeAttribute('aria-invalid'));
+  const place = $('[data-form-problems]', form);
+  if (!problem) return place?.replaceChildren();
+  const rest = [];
+  for (const error of problem.errors || []) {
+    const name = error.pointer.slice(1).replaceAll('/', '.');
+    const field = [...form.elements].find(each => each.name && (each.name === name || name.startsWith(`${each.name}.`)));
+    if (!field) { rest.push(`${error.pointer}: ${error.detail}`); continue; }
+    field.setAttribute('aria-invalid', 'true');
+    (field.closest('label') || field.parentElement).append(make('span', { class: 'field-problem' }, error.detail));
+  }
+  if (!(problem.errors || []).length || rest.length) {
+    const text = rest.length ? rest.join('\n') : problemText(problem);
+    if (place) place.replaceChildren(make('p', { class: 'problem' }, text)); else toast(text, true);
+  }
+  $('[aria-invalid]', form)?.focus();
+}
+
+async function send(form) {
+  let body;
+  try { body = members(form); } catch (wrong) {
+    return showProblems(form, { errors: [{ pointer: `/${wrong.field.name.replaceAll('.', '/')}`, detail: wrong.text }] });
+  }
+  showProblems(form, null);
+  if ('replayForm' in form.dataset) return replay({ filter: body.filter || {}, rate: body.rate });
+  const button = $('button[type=submit]', form);
+  button?.setAttribute('aria-busy', 'true');
+  const headers = form.dataset.version ? { 'if-match': `"${form.dataset.version}"` } : {};
+  const answer = await call(form.dataset.form, { method: form.dataset.method, body, headers });
+  button?.removeAttribute('aria-busy');
+  const place = $('[data-form-result]', form);
+  if (!answer.ok && form.dataset.result === 'test') return place.replaceChildren(make('p', { class: 'problem' }, problemText(answer.body)));
+  if (!answer.ok) return showProblems(form, answer.body);
+  switch (form.dataset.result) {
+    case 'test': return place.replaceChildren(tested(answer.body));
+    case 'key':
+      place.replaceChildren(make('p', {}, 'This is the only time the key is shown:'), command(answer.body.key));
+      toast('Made');
+      return;
+    case 'source':
+      place.replaceChildren(make('p', {}, 'Send events to it with:'), command(`curl ${answer.body.ingest_url} -H 'content-type: application/json' -d '{"type": "order.paid", "id": 1}'`));
+      return refresh().catch(() => {});
+    case 'preview': return place.replaceChildren(previewed(answer.body.data));
+  }
+  if (form.dataset.then === 'destination') {
+    if ($('[data-route-too]', form)?.checked) {
+      const route = await call('/v1/routes', { body: { destination_id: answer.body.id } });
+      if (!route.ok) toast(problemText(route.body), true);
+    }
+    return location.assign(`/destinations/${answer.body.id}`);
+  }
+  sayThere(form.dataset.done || 'Done');
+  location.reload();
+}
+
+/** The answer to a test, in short. */
+function tested(attempt) {
+  const good = attempt.outcome === 'success';
+  const head = make('p', { class: good ? 'good' : 'bad' }, make('strong', {}, attempt.http_status ? `HTTP ${attempt.http_status}` : attempt.outcome.replaceAll('_', ' ')), ` in ${attempt.duration_ms} ms`, attempt.error?.message ? ` · ${attempt.error.message}` : '');
+  const parts = [head];
+  if (attempt.response) {
+    const headers = Object.entries(attempt.response.headers).map(([name, value]) => `${name}: ${value}`).join('\n');
+    parts.push(make('pre', { class: 'box' }, `${headers}\n\n${attempt.response.body ?? ''}`));
+  }
+  return make('div', {}, ...parts);
+}
+
+/** Which routes match, and the first thing that does not hold of the others. */
+function previewed(routes) {
+  if (!routes.length) return make('p', { class: 'quiet' }, 'There is no route.');
+  const text = value => typeof value === 'string' ? value : JSON.stringify(value);
+  const matching = routes.filter(route => route.matches).length;
+  return make('div', {}, make('p', {}, `${matching} of ${routes.length} routes match.`), make('table', { class: 'list' }, make('tbody', {}, ...routes.slice(0, 50).map(route => make('tr', {},
+    make('td', {}, make('span', { class: route.matches ? 'status good' : 'status quiet' }, route.matches ? (route.delivers ? '✓ delivers' : '✓ matches, an older route delivers') : '✕ no match')),
+    make('td', {}, make('a', { href: `/destinations/${route.destination_id}` }, nameOf(route.destination_id))),
+    make('td', { class: 'wide' }, route.why ? `${route.why.path} is ${route.why.found === null ? 'not there' : text(route.why.found)}, wanted ${text(route.why.expected)}` : ''))))));
+}
+async function preview(button) {
+  const answer = await call('/v1/routes/preview', { body: { event_id: button.dataset.preview } });
+  if (!answer.ok) return toast(problemText(answer.body), true);
+  const place = button.closest('p').nextElementSibling?.matches('[data-preview-result]') ? button.closest('p').nextElementSibling : $('[data-preview-result]');
+  place.replaceChildren(previewed(answer.body.data));
+}
+
+// --- Trying the API --------------------------------------------------------------------------------------------------
+async function attempt(form) {
+  let path = form.dataset.try;
+  const query = new URLSearchParams();
+  let body;
+  for (const field of form.elements) {
+    const value = field.value?.trim?.();
+    if (!value || !field.dataset.in) continue;
+    if (field.dataset.in === 'path') path = path.replace(`{${field.name}}`, encodeURIComponent(value));
+    else if (field.dataset.in === 'query') query.append(field.name, value);
+    else if (field.dataset.in === 'body') body = value;
+  }
+  const answer = await call(path + (query.size ? `?${query}` : ''), { method: form.dataset.method, body });
+  const text = typeof answer.body === 'string' ? answer.body : JSON.stringify(answer.body, null, 2);
+  $('[data-form-result]', form).replaceChildren(make('p', { class: answer.ok ? 'good' : 'bad' }, `HTTP ${answer.status}`), make('pre', { class: 'box' }, text ?? ''));
+}
+
+// --- Sessions --------------------------------------------------------------------------------------------------------
+async function sessions() {
+  const place = $('[data-sessions]');
+  if (!place) return;
+  const answer = await call('/ui/sessions', { method: 'GET' });
+  if (!answer.ok) return place.replaceChildren(make('p', { class: 'quiet' }, problemText(answer.body)));
+  const rows = (answer.body.data || []).map(session => make('tr', {},
+    make('td', {}, session.current ? make('strong', {}, 'this one') : session.client || '–'),
+    make('td', { class: 'wide' }, session.user_agent || ''),
+    make('td', { class: 'num' }, make('time', { datetime: session.seen_at, 'data-relative': true }, '')),
+    make('td', { class: 'act' }, session.current ? '' : make('button', { class: 'button small danger', type: 'button', 'data-action': `/ui/sessions/${session.id}`, 'data-method': 'DELETE', 'data-done': 'Ended', 'data-session': true }, 'End'))));
+  place.replaceChildren(make('table', { class: 'list' }, make('tbody', {}, ...rows)));
+}
+sessions();
+
+document.addEventListener('click', async event => {
+  const on = selector => event.target.closest?.(selector);
+  const button = on('button');
+  if (!button || button.getAttribute('aria-busy') === 'true') return;
+  const { dataset } = button;
+  if ('replaySelected' in dataset) {
+    const ids = picked();
+    if (ids[0]?.startsWith('dlv_')) return replay({ delivery_ids: ids });
+    if (!await confirm(`Replay ${ids.length} ${ids.length === 1 ? 'event' : 'events'}?`, 'Every destination that had them gets them again.', 'Replay')) return;
+    let failed = 0;
+    for (const id of ids) { const answer = await call(`/v1/events/${id}/replay`, { body: {} }); if (!answer.ok) { failed += 1; toast(problemText(answer.body), true); } }
+    return toast(`Replaying ${ids.length - failed} of ${ids.length}`, failed > 0);
+  }
+  if ('replayFilter' in dataset) {
+    const filter = lean(JSON.parse(dataset.replayFilter));
+    if (filter.status?.some(status => !ENDED.includes(status))) return toast('Only what has ended can be replayed: ask for delivered, dead_letter or cancelled.', true);
+    return replay({ filter });
+  }
+  if ('action' in dataset) { await act(button); if ('session' in dataset) sessions(); return; }
+  if ('bulk' in dataset) return bulk(button);
+  if ('reveal' in dataset) return reveal(button);
+  if ('preview' in dataset) return preview(button);
+  if ('account' in dataset) {
+    const answer = await call('/ui/account', { body: { account: dataset.account || null } });
+    return answer.ok ? location.assign('/') : toast(problemText(answer.body), true);
+  }
+  if ('signOut' in dataset) { await call('/ui/sign-out'); return location.assign('/login'); }
+});
+document.addEventListener('submit', event => {
+  const form = event.target;
+  if (form.matches('[data-form]')) { event.preventDefault(); send(form); }
+  if (form.matches('[data-try]')) { event.preventDefault(); attempt(form); }
+});
+
+// What the days that are typed will need.
+document.addEventListener('input', event => {
+  const field = event.target;
+  if (!field.dataset?.projected) return;
+  const bytes = Number(field.dataset.projected) * Number(field.value || 0);
+  const shown = bytes < 1e3 ? `${bytes} B` : bytes < 1e6 ? `${(bytes / 1e3).toFixed(1)} kB` : bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(1)} GB`;
+  $('[data-projection]').textContent = shown;
+});

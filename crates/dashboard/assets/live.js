@@ -1,0 +1,157 @@
+// What happens, as it happens. The stream only says that something changed; what is shown is what the server renders, read at
+// most every two seconds. A row never moves while somebody points at the list, selects in it or has scrolled: new ones wait
+// behind a pill.
+import { $, $$, readPage, replaceRegion, rendered, signedOut } from './dom.js';
+
+const parameters = document.body.dataset.live;
+const EVERY = 2000;
+let source, paused = false, dirty = false, busy = false, lastRead = 0, failures = 0, timer, spoken = 0;
+let events = [];
+
+function say(state, word) {
+  const live = $('#live');
+  if (!live) return;
+  live.dataset.state = state;
+  // A screen reader is told at most every five seconds.
+  const wait = Math.max(0, spoken + 5000 - Date.now());
+  live.setAttribute('aria-live', wait ? 'off' : 'polite');
+  if (!wait) spoken = Date.now();
+  $('#live-word').textContent = word;
+}
+
+function connect() {
+  source = new EventSource(`/ui/v1/stream?${parameters}`);
+  source.onopen = () => { failures = 0; say('live', 'Live'); if (lastRead) changed(); };
+  source.onerror = () => {
+    if (paused) return;
+    say('cut', 'Cut off, reconnecting');
+    // The browser comes back by itself unless it was refused.
+    if (source.readyState === EventSource.CLOSED) {
+      failures += 1;
+      clearTimeout(timer);
+      timer = setTimeout(async () => {
+        const asked = await fetch('/ui/v1/account', { credentials: 'same-origin', cache: 'no-store' }).catch(() => null);
+        if (asked?.status === 401) return signedOut();
+        connect();
+      }, Math.min(30000, 1000 * 2 ** failures));
+    }
+  };
+  for (const name of ['event.received', 'delivery.changed', 'destination.changed', 'reset']) {
+    source.addEventListener(name, () => {
+      if (name === 'event.received') counted();
+      changed();
+    });
+  }
+}
+
+// The rate beside "Events", over ten seconds.
+function counted() {
+  const at = Date.now();
+  events.push(at);
+  events = events.filter(each => at - each < 10000);
+}
+setInterval(() => {
+  const at = Date.now();
+  events = events.filter(each => at - each < 10000);
+  const shown = $('[data-event-rate]');
+  if (shown) shown.textContent = events.length ? `${(events.length / 10).toFixed(events.length < 100 ? 1 : 0)}/s` : '';
+}, 1000);
+
+function changed() {
+  dirty = true;
+  schedule();
+}
+function schedule() {
+  if (!dirty || busy || paused || document.hidden) return;
+  const wait = Math.max(0, lastRead + EVERY - Date.now());
+  busy = true;
+  setTimeout(update, wait);
+}
+async function update() {
+  dirty = false;
+  lastRead = Date.now();
+  try {
+    if (!paused) merge(await readPage());
+  } catch { /* the next change tries again */ }
+  busy = false;
+  schedule();
+}
+
+/** Whether somebody is at the list, so that it must not move. */
+function inUse(list) {
+  return list.matches(':hover') || list.contains(document.activeElement) || scrollY > 40 || $$('[data-pick]:checked', list).length > 0 || !!$('.split[data-open]');
+}
+
+function merge(fresh) {
+  for (const region of $$('[data-region]')) {
+    if (!region.matches('[data-list]')) {
+      const dragged = region.querySelector('.brush, .tip');
+      if (!dragged && !(region.matches(':hover') && region.querySelector('form'))) replaceRegion(fresh, region.id);
+      continue;
+    }
+    mergeList(region, fresh.getElementById(region.id));
+  }
+}
+
+function mergeList(list, next) {
+  if (!next) return;
+  const [body, nextBody] = [$('tbody', list), $('tbody', next)];
+  if (!body || !nextBody) { replaceRegion(next.ownerDocument, list.id); return; }
+  const shown = new Map($$('tr[data-key]', body).map(row => [row.dataset.key, row]));
+  const rows = $$('tr[data-key]', nextBody);
+  const added = rows.filter(row => !shown.has(row.dataset.key));
+  const pill = $('#pill');
+  if (!pill || !inUse(list)) {
+    // Nobody is there: the list as it is now.
+    const before = new Set(shown.keys());
+    const focus = document.activeElement.closest?.('tr[data-key]')?.dataset.key;
+    const selected = $('tr[aria-selected=true]', list)?.dataset.key;
+    const adopted = document.adoptNode(nextBody);
+    if (pill) $$('tr[data-key]', adopted).forEach(row => { if (!before.has(row.dataset.key)) row.classList.add('fresh'); });
+    $$('[data-pick]:checked', body).forEach(box => { const again = $(`[data-pick="${CSS.escape(box.dataset.pick)}"]`, adopted); if (again) again.checked = true; });
+    body.replaceWith(adopted);
+    if (selected) $(`tr[data-key="${CSS.escape(selected)}"]`, adopted)?.setAttribute('aria-selected', 'true');
+    if (focus) $(`tr[data-key="${CSS.escape(focus)}"]`, adopted)?.focus({ preventScroll: true });
+    rendered(adopted);
+    if (pill) pill.hidden = true;
+    return;
+  }
+  // Rows that are there change where they stand; new ones wait.
+  for (const row of rows) {
+    const old = shown.get(row.dataset.key);
+    if (!old || old.contains(document.activeElement) || old.textContent === row.textContent) continue;
+    const again = document.adoptNode(row);
+    const [box, oldBox] = [$('[data-pick]', again), $('[data-pick]', old)];
+    if (box && oldBox) box.checked = oldBox.checked;
+    if (old.getAttribute('aria-selected')) again.setAttribute('aria-selected', 'true');
+    old.replaceWith(again);
+    rendered(again);
+  }
+  pill.hidden = added.length === 0;
+  $('#pill-count').textContent = added.length >= rows.length && rows.length >= 50 ? `${rows.length}+` : added.length;
+}
+
+function togglePause(button) {
+  paused = !paused;
+  button.firstChild.textContent = paused ? 'Resume ' : 'Pause ';
+  if (paused) { source?.close(); say('paused', 'Paused'); } else { say('connecting', 'Connecting'); connect(); changed(); }
+}
+
+document.addEventListener('click', async event => {
+  const pause = event.target.closest?.('[data-pause-live]');
+  if (pause) return togglePause(pause);
+  if (event.target.closest?.('#pill')) {
+    $('#pill').hidden = true;
+    scrollTo({ top: 0 });
+    const fresh = await readPage().catch(() => null);
+    if (fresh) replaceRegion(fresh, 'rows');
+  }
+});
+document.addEventListener('visibilitychange', schedule);
+document.addEventListener('changed', changed);
+// A replay makes its deliveries whether or not one of them ends just now.
+setInterval(() => { if ($('[data-refresh]')) changed(); }, 3000);
+
+if (parameters && 'EventSource' in window) connect();
+addEventListener('pagehide', () => source?.close());
+addEventListener('pageshow', event => { if (event.persisted && parameters && !paused) connect(); });

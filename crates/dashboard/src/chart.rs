@@ -1,0 +1,362 @@
+//! Charts as SVG, drawn on the server. The plot is stretched to whatever width there is, so everything that is text stands
+//! around it and not in it; values on hover are read by the browser from the table that is there for screen readers anyway.
+
+use crate::format;
+use domain::time::Timestamp;
+use maud::{Markup, html};
+use std::{fmt::Write as _, time::Duration};
+
+const WIDTH: f64 = 600.0;
+const HEIGHT: f64 = 100.0;
+
+/// One line of a chart, or one layer of a stack.
+#[derive(Debug, Clone)]
+pub(crate) struct Line {
+    pub(crate) name: &'static str,
+    /// What colours it.
+    pub(crate) class: &'static str,
+    /// One a step; None where there was nothing to measure.
+    pub(crate) values: Vec<Option<f64>>,
+}
+
+/// A span that is marked behind the lines: a hold.
+#[derive(Debug, Clone)]
+pub(crate) struct Mark {
+    pub(crate) from: Timestamp,
+    pub(crate) to: Timestamp,
+    pub(crate) class: &'static str,
+    pub(crate) label: String,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Chart {
+    pub(crate) title: &'static str,
+    pub(crate) from: Timestamp,
+    pub(crate) step: Duration,
+    pub(crate) lines: Vec<Line>,
+    /// Each line stands on the one before it.
+    pub(crate) stacked: bool,
+    pub(crate) unit: Unit,
+    pub(crate) marks: Vec<Mark>,
+    /// Dragging over it asks for that time.
+    pub(crate) brush: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Count,
+    Millis,
+}
+
+impl Unit {
+    fn show(self, value: f64) -> String {
+        match self {
+            Self::Count => format::compact(value),
+            Self::Millis => format::millis(value.round() as u64),
+        }
+    }
+
+    /// An axis that ends lower has half a delivery in its middle.
+    const fn least_top(self) -> f64 {
+        match self {
+            Self::Count => 2.0,
+            Self::Millis => 10.0,
+        }
+    }
+
+    fn show_exactly(self, value: f64) -> String {
+        match self {
+            Self::Count => format::number(value.round() as u64),
+            Self::Millis => format::millis(value.round() as u64),
+        }
+    }
+}
+
+impl Chart {
+    pub(crate) fn render(&self) -> Markup {
+        let steps = self.lines.iter().map(|line| line.values.len()).max().unwrap_or(0);
+        let tops = if self.stacked { stack(&self.lines) } else { plain(&self.lines) };
+        let highest = tops.iter().flatten().flatten().fold(0.0_f64, |high, value| high.max(*value));
+        let top = nice_top(highest.max(self.unit.least_top()));
+        let label = |place: usize| self.moment(place);
+        html! {
+            figure.chart data-chart data-from=(self.from.micros() / 1_000) data-step=(self.step.as_millis())
+                data-brush[self.brush] {
+                figcaption {
+                    span.chart-title { (self.title) }
+                    span.legend { @for line in &self.lines { span class={ "key " (line.class) } { (line.name) } } }
+                }
+                div.chart-box {
+                    div.axis-y aria-hidden="true" { span { (self.unit.show(top)) } span { (self.unit.show(top / 2.0)) } span { "0" } }
+                    div.plot {
+                        svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" role="img"
+                            aria-label={ (self.title) ": the values are in the table below" } {
+                            line.grid x1="0" x2=(WIDTH) y1="0.5" y2="0.5" {}
+                            line.grid x1="0" x2=(WIDTH) y1=(HEIGHT / 2.0) y2=(HEIGHT / 2.0) {}
+                            line.grid x1="0" x2=(WIDTH) y1=(HEIGHT - 0.5) y2=(HEIGHT - 0.5) {}
+                            @for mark in &self.marks { @if let Some((x, width)) = self.across(mark, steps) {
+                                rect class={ "mark " (mark.class) } x=(short(x)) width=(short(width)) y="0" height=(HEIGHT) { title { (mark.label) } }
+                            } }
+                            @for (place, line) in self.lines.iter().enumerate().rev() {
+                                @let values = &tops[place];
+                                @let floor = if self.stacked && place > 0 { Some(&tops[place - 1]) } else { None };
+                                path class={ "fill " (line.class) } d=(area(values, floor.map(Vec::as_slice), top)) {}
+                                path class={ "stroke " (line.class) } d=(stroke(values, top)) {}
+                            }
+                        }
+                    }
+                    div.axis-x aria-hidden="true" { span { (label(0)) } span { (label(steps / 2)) } span { (label(steps.saturating_sub(1))) } }
+                }
+                details.chart-table {
+                    summary { "As a table" }
+                    div.scroll { table {
+                        thead { tr { th scope="col" { "Time (UTC)" } @for line in &self.lines { th scope="col" { (line.name) } } } }
+                        tbody { @for place in 0..steps { tr {
+                            th scope="row" { (label(place)) }
+                            @for line in &self.lines {
+                                td { @match line.values.get(place).copied().flatten() { Some(value) => (self.unit.show_exactly(value)), None => "–" } }
+                            }
+                        } } }
+                    } }
+                }
+            }
+        }
+    }
+
+    fn moment(&self, place: usize) -> String {
+        format::hour_and_minute(self.from.plus(self.step * place as u32))
+    }
+
+    /// Where a mark lies; None if it is outside.
+    fn across(&self, mark: &Mark, steps: usize) -> Option<(f64, f64)> {
+        let all = self.step.as_micros() as f64 * (steps.max(2) - 1) as f64;
+        let at = |moment: Timestamp| {
+            let micros = (moment.micros() - self.from.micros()) as f64;
+            (micros / all * WIDTH).clamp(0.0, WIDTH)
+        };
+        let (from, to) = (at(mark.from), at(mark.to));
+        // A hold of a second is still seen.
+        let wide = mark.to > self.from && from < WIDTH;
+        wide.then(|| (from.min(WIDTH - 2.0), (to - from).max(2.0)))
+    }
+}
+
+/// A course without axes, in a line of text.
+pub(crate) fn sparkline(label: &str, class: &str, values: &[Option<f64>]) -> Markup {
+    let top = values.iter().flatten().fold(0.0_f64, |high, value| high.max(*value));
+    // A little room, so that the highest is not cut off; without anything, a line at the bottom.
+    let top = if top > 0.0 { top * 1.08 } else { 1.0 };
+    html! {
+        svg.sparkline viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" role="img" aria-label=(label) {
+            path class={ "fill " (class) } d=(area(values, None, top)) {}
+            path class={ "stroke " (class) } d=(stroke(values, top)) {}
+        }
+    }
+}
+
+/// Parts of a whole side by side, each with its class, name and size.
+pub(crate) fn bar(label: &str, parts: &[(&str, &str, f64)]) -> Markup {
+    let whole: f64 = parts.iter().map(|(_, _, size)| size.max(0.0)).sum();
+    let width = |size: f64| if whole > 0.0 { size.max(0.0) / whole * WIDTH } else { 0.0 };
+    let mut from = 0.0;
+    let mut drawn = Vec::new();
+    for (class, name, size) in parts {
+        drawn.push((class, name, from, width(*size)));
+        from += width(*size);
+    }
+    html! {
+        svg.bar viewBox={ "0 0 " (WIDTH) " 10" } preserveAspectRatio="none" role="img" aria-label=(label) {
+            rect.rest x="0" y="0" width=(WIDTH) height="10" {}
+            @for (class, name, x, width) in drawn {
+                @if width > 0.0 { rect class={ "fill " (class) } x=(short(x)) y="0" width=(short(width)) height="10" { title { (name) } } }
+            }
+        }
+    }
+}
+
+/// The pauses between attempts as dots on a ruler, whose distances grow with the logarithm of the time.
+pub(crate) fn ruler(pauses: &[Duration]) -> Markup {
+    let mut at = Duration::ZERO;
+    let mut dots = vec![(0.0, "1st attempt, at once".to_owned())];
+    for (place, pause) in pauses.iter().enumerate() {
+        at = at.saturating_add(*pause);
+        dots.push((at.as_secs_f64(), format!("attempt {}, {} after the first", place + 2, format::span(at))));
+    }
+    let scale = |seconds: f64| (1.0 + seconds).ln();
+    let last = scale(dots.last().map_or(0.0, |(seconds, _)| *seconds)).max(1.0);
+    html! {
+        ol.ruler aria-label="When attempts are made" {
+            svg viewBox="0 0 600 24" preserveAspectRatio="none" aria-hidden="true" {
+                line.grid x1="6" x2="594" y1="12" y2="12" {}
+                @for (seconds, label) in &dots {
+                    line.tick x1=(short(6.0 + scale(*seconds) / last * 588.0)) x2=(short(6.0 + scale(*seconds) / last * 588.0)) y1="4" y2="20" { title { (label) } }
+                }
+            }
+            @for (_, label) in &dots { li { (label) } }
+        }
+    }
+}
+
+fn plain(lines: &[Line]) -> Vec<Vec<Option<f64>>> {
+    lines.iter().map(|line| line.values.clone()).collect()
+}
+
+/// The upper edge of each layer.
+fn stack(lines: &[Line]) -> Vec<Vec<Option<f64>>> {
+    let mut below: Vec<f64> = Vec::new();
+    let mut edges = Vec::new();
+    for line in lines {
+        below.resize(below.len().max(line.values.len()), 0.0);
+        for (sum, value) in below.iter_mut().zip(&line.values) {
+            *sum += value.unwrap_or(0.0);
+        }
+        edges.push(below.iter().copied().map(Some).collect());
+    }
+    edges
+}
+
+/// 1, 2 or 5 times a power of ten, not below the value: the top of an axis.
+fn nice_top(value: f64) -> f64 {
+    if !value.is_finite() || value <= 0.0 {
+        return 1.0;
+    }
+    let power = 10_f64.powf(value.log10().floor());
+    let nice = [1.0, 2.0, 5.0, 10.0].map(|times| times * power);
+    nice.into_iter().find(|top| *top >= value * 0.999_999).unwrap_or(value)
+}
+
+fn x(place: usize, steps: usize) -> f64 {
+    if steps < 2 { 0.0 } else { place as f64 / (steps - 1) as f64 * WIDTH }
+}
+
+fn y(value: f64, top: f64) -> f64 {
+    HEIGHT - (value / top).clamp(0.0, 1.0) * HEIGHT
+}
+
+/// The line through the values, lifted where there is none.
+fn stroke(values: &[Option<f64>], top: f64) -> String {
+    let mut path = String::new();
+    let mut drawing = false;
+    for (place, value) in values.iter().enumerate() {
+        if let Some(value) = value {
+            let verb = if drawing { 'L' } else { 'M' };
+            let _ = write!(path, "{verb}{} {}", short(x(place, values.len())), short(y(*value, top)));
+            // A single value between gaps is a dot.
+            let alone = !drawing && values.get(place + 1).is_none_or(Option::is_none);
+            if alone {
+                path.push_str("h0.01");
+            }
+        }
+        drawing = value.is_some();
+    }
+    path
+}
+
+/// What lies under the line, down to the floor; a gap counts as the floor.
+fn area(values: &[Option<f64>], floor: Option<&[Option<f64>]>, top: f64) -> String {
+    if values.is_empty() {
+        return String::new();
+    }
+    let steps = values.len();
+    let under = |place: usize| floor.and_then(|floor| floor.get(place).copied().flatten()).unwrap_or(0.0);
+    let mut path = String::new();
+    for (place, value) in values.iter().enumerate() {
+        let verb = if place == 0 { 'M' } else { 'L' };
+        let value = value.unwrap_or_else(|| under(place));
+        let _ = write!(path, "{verb}{} {}", short(x(place, steps)), short(y(value, top)));
+    }
+    for place in (0..steps).rev() {
+        let _ = write!(path, "L{} {}", short(x(place, steps)), short(y(under(place), top)));
+    }
+    path.push('Z');
+    path
+}
+
+/// One digit after the point, none where it is 0: a plot has a few hundred of these.
+fn short(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_ends_at_a_number_people_count_in() {
+        let tops = [0.0, 0.3, 1.0, 1.1, 3.0, 7.0, 42.0, 100.0, 1_204.0, f64::NAN].map(nice_top);
+        assert_eq!(tops, [1.0, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0, 100.0, 2_000.0, 1.0]);
+    }
+
+    #[test]
+    fn a_line_is_lifted_over_a_gap_and_a_value_alone_is_a_dot() {
+        let values = [Some(0.0), Some(5.0), None, Some(10.0)];
+        assert_eq!(stroke(&values, 10.0), "M0 100L200 50M600 0h0.01");
+        assert_eq!(stroke(&[], 10.0), "");
+    }
+
+    #[test]
+    fn an_area_stands_on_its_floor() {
+        assert_eq!(area(&[Some(5.0), Some(10.0)], None, 10.0), "M0 50L600 0L600 100L0 100Z");
+        let floor = [Some(5.0), Some(5.0)];
+        assert_eq!(area(&[Some(10.0), None], Some(&floor), 10.0), "M0 0L600 50L600 50L0 50Z");
+    }
+
+    #[test]
+    fn layers_stand_on_each_other() {
+        let line =
+            |values: &[f64]| Line { name: "", class: "", values: values.iter().copied().map(Some).collect() };
+        let edges = stack(&[line(&[1.0, 2.0]), line(&[3.0, 4.0])]);
+        assert_eq!(edges, [[Some(1.0), Some(2.0)], [Some(4.0), Some(6.0)]]);
+    }
+
+    #[test]
+    fn values_beyond_the_axis_stay_inside_the_plot() {
+        assert_eq!((y(50.0, 10.0), y(-1.0, 10.0)), (0.0, 100.0));
+        assert_eq!(x(0, 1), 0.0);
+    }
+
+    #[test]
+    fn a_mark_is_seen_however_short_it_is_and_not_at_all_if_it_is_over() {
+        let from = Timestamp::from_seconds(6_000);
+        let line = Line { name: "", class: "", values: vec![None; 61] };
+        let chart = Chart {
+            title: "",
+            from,
+            step: Duration::from_secs(60),
+            lines: vec![line],
+            stacked: false,
+            unit: Unit::Count,
+            marks: Vec::new(),
+            brush: false,
+        };
+        let mark = |start: i64, end: i64| Mark {
+            from: Timestamp::from_seconds(6_000 + start),
+            to: Timestamp::from_seconds(6_000 + end),
+            class: "",
+            label: String::new(),
+        };
+        assert_eq!(chart.across(&mark(360, 720), 61), Some((60.0, 60.0)));
+        assert_eq!(chart.across(&mark(360, 361), 61), Some((60.0, 2.0)));
+        assert_eq!(chart.across(&mark(-500, 360), 61), Some((0.0, 60.0)));
+        assert_eq!(chart.across(&mark(-500, -400), 61), None);
+        assert_eq!(chart.across(&mark(3_700, 3_800), 61), None);
+    }
+
+    #[test]
+    fn nothing_to_draw_is_drawn_as_nothing() {
+        let chart = Chart {
+            title: "Nothing",
+            from: Timestamp::MIN,
+            step: Duration::ZERO,
+            lines: Vec::new(),
+            stacked: true,
+            unit: Unit::Millis,
+            marks: Vec::new(),
+            brush: false,
+        };
+        assert!(chart.render().into_string().contains("Nothing"));
+        assert!(sparkline("", "ok", &[]).into_string().contains("sparkline"));
+        assert!(!bar("", &[("ok", "", 0.0)]).into_string().contains("fill"));
+    }
+}

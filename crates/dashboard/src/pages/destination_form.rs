@@ -1,0 +1,131 @@
+//! The settings of a destination as a form. It is the input of the API, member for member; what is wrong is said by the API and
+//! shown at its field.
+
+use crate::{
+    chart,
+    frame::Screen,
+    page_error::PageError,
+    visit::{Page, Visit},
+};
+use axum::response::Response;
+use contract::DestinationView;
+use domain::{
+    account::Scope,
+    delivery_settings::SettingLevel,
+    destination::{OnDeadLetter, Ordering},
+    retry::RetryPolicy,
+};
+use maud::{Markup, html};
+
+pub(crate) async fn new(visit: Visit) -> Response {
+    let made = made(&visit);
+    visit.show(Screen::Destinations, made).await
+}
+
+fn made(visit: &Visit) -> Result<Page, PageError> {
+    visit.require(Scope::DestinationsWrite)?;
+    let body = html! {
+        form.sheet data-form="/v1/destinations" data-method="POST" data-then="destination" data-done="Added" {
+            div.fields {
+                label { "Name" input name="name" required maxlength="200" autofocus placeholder="billing"; }
+                label.grow { "URL" input name="url" type="url" required maxlength="2048" placeholder="https://example.com/hooks"; }
+            }
+            label.check { input type="checkbox" data-route-too checked; " Deliver every published event to it (makes a route for " code { "*" } "; change it under Routes)" }
+            details { summary { "Limits" } (limits(None)) }
+            p.hint { "A signing secret is made for it; you find it under Signing." }
+            div data-form-problems role="alert" {}
+            button.button.primary type="submit" { "Add the destination" }
+        }
+    };
+    Ok(Page::new("New destination", body))
+}
+
+fn limits(destination: Option<&DestinationView>) -> Markup {
+    let said = |from: SettingLevel| from == SettingLevel::Destination;
+    let concurrency =
+        destination.filter(|it| said(it.settings_from.max_concurrency)).map(|it| it.max_concurrency);
+    let timeout =
+        destination.filter(|it| said(it.settings_from.timeout_seconds)).map(|it| it.timeout_seconds);
+    let rate = destination.and_then(|it| it.rate_limit);
+    html! {
+        div.fields {
+            label { "Open at once" input type="number" name="max_concurrency" data-type="number" min="1" max="1000" value=[concurrency] placeholder=[destination.map(|it| it.max_concurrency)];
+                @if let Some(it) = destination { span.hint { (from(it.settings_from.max_concurrency, it.max_concurrency)) } } }
+            label { "Timeout, seconds" input type="number" name="timeout_seconds" data-type="number" min="1" max="30" value=[timeout] placeholder=[destination.map(|it| it.timeout_seconds)];
+                @if let Some(it) = destination { span.hint { (from(it.settings_from.timeout_seconds, it.timeout_seconds)) } } }
+            label { "Requests" input type="number" name="rate_limit.requests" data-type="number" min="1" value=[rate.map(|rate| rate.requests)] placeholder="no limit"; }
+            label { "in seconds" input type="number" name="rate_limit.per_seconds" data-type="number" min="1" value=[rate.map(|rate| rate.per_seconds)] placeholder="1"; }
+        }
+        details.guide {
+            summary { "Which limits?" }
+            ul {
+                li { strong { "Open at once" } " bounds what a slow receiver must hold at a time. Start with 5; raise it while latency stays flat." }
+                li { strong { "The rate" } " is for receivers that say so in their terms (60 a minute: 60 in 60 seconds). Leave it empty if they answer 429 with " code { "Retry-After" } ": that is obeyed anyway." }
+                li { strong { "What gets through" } " is at most open at once ÷ latency: 5 at 200 ms are 25 a second." }
+            }
+        }
+    }
+}
+
+fn from(level: SettingLevel, value: impl std::fmt::Display) -> String {
+    match level {
+        SettingLevel::Destination => "set here; empty it to leave it to the account".to_owned(),
+        SettingLevel::Account => format!("{value}, from the account"),
+        SettingLevel::Installation => format!("{value}, from the installation"),
+        SettingLevel::BuiltIn => format!("{value}, the default"),
+    }
+}
+
+/// On the destination's page. Sent with the version it was read at, so that nobody's change is undone unseen.
+pub(crate) fn edit(visit: &Visit, destination: &DestinationView, version: i64) -> Markup {
+    let id = destination.id;
+    let may = visit.may(Scope::DestinationsWrite);
+    html! {
+        form.sheet data-form={ "/v1/destinations/" (id) } data-method="PATCH" data-version=(version) data-done="Saved" {
+            fieldset disabled[!may] {
+                div.fields {
+                    label { "Name" input name="name" required maxlength="200" value=(destination.name); }
+                    label { "uid" input name="uid" maxlength="200" value=[destination.uid.as_deref()] data-empty="null"; }
+                    label.grow { "URL" input name="url" type="url" required maxlength="2048" value=(destination.url); }
+                }
+                (limits(Some(destination)))
+                (retries(&destination.retry_policy, destination.settings_from.retry_policy.schedule_seconds))
+                div.fields {
+                    label { "Order" select name="ordering" { @for ordering in Ordering::ALL { option value=(ordering.as_str()) selected[ordering == destination.ordering] { (ordering_word(ordering)) } } } }
+                    label { "After a dead letter" select name="on_dead_letter" { @for what in OnDeadLetter::ALL { option value=(what.as_str()) selected[what == destination.on_dead_letter] { (what.as_str()) } } } }
+                    label.check { input type="checkbox" name="sequence" value="true" data-unchecked="false" checked[destination.sequence]; " Number deliveries" }
+                }
+                div data-form-problems role="alert" {}
+                @if may {
+                    div.acts {
+                        button.button.primary type="submit" { "Save" }
+                        span.grow {}
+                        button.button.danger type="button" data-action={ "/v1/destinations/" (id) } data-method="DELETE" data-then="/destinations"
+                            data-confirm={ "Delete " (destination.name) "?" } data-confirm-text={ "Its routes go with it, and what waits for it (" (crate::hold::waiting(destination)) ") is cancelled. This cannot be undone." } { "Delete" }
+                    }
+                } @else { p.quiet { "Your key may look at this and not change it." } }
+            }
+        }
+    }
+}
+
+fn retries(policy: &RetryPolicy, level: SettingLevel) -> Markup {
+    let own = level == SettingLevel::Destination;
+    let schedule: Vec<String> = policy.schedule.iter().map(|pause| pause.as_secs().to_string()).collect();
+    let schedule = schedule.join(", ");
+    html! {
+        label { "Retry after, seconds"
+            input name="retry_policy.schedule_seconds" data-type="numbers" value=[own.then_some(&schedule)] placeholder=(schedule);
+            span.hint { (from(level, format!("{} retries", policy.schedule.len()))) "; given up after " (crate::format::span(policy.expire_after)) }
+        }
+        (chart::ruler(&policy.schedule))
+    }
+}
+
+fn ordering_word(ordering: Ordering) -> &'static str {
+    match ordering {
+        Ordering::None => "none: as fast as it takes them",
+        Ordering::Strict => "strict: one after the other",
+        Ordering::Key => "by ordering key",
+    }
+}

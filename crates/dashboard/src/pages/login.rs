@@ -1,0 +1,69 @@
+//! Signing in, and the first user.
+
+use crate::{assets, frame};
+use maud::{DOCTYPE, Markup, html};
+
+pub(crate) fn page(next: &str, problem: Option<&str>) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            (frame::head("Sign in"))
+            body.plain-page {
+                main.login #main {
+                    (frame::brand())
+                    h1 { "Sign in" }
+                    p #login-problem.problem role="alert" hidden[problem.is_none()] { (problem.unwrap_or_default()) }
+                    form #login-key data-sign-in data-next=(next) {
+                        label for="key" { "API key" }
+                        input #key name="key" type="password" autocomplete="current-password" spellcheck="false" required autofocus placeholder="phk_…";
+                        p.hint { "You see and do what the key may see and do. It is sent once, and kept by nobody." }
+                        button.button.primary type="submit" { "Sign in" }
+                    }
+                    details {
+                        summary { "With a user name and a password" }
+                        form #login-user data-sign-in data-next=(next) {
+                            label for="user" { "User" }
+                            input #user name="user" autocomplete="username" spellcheck="false" autocapitalize="off" required;
+                            label for="password" { "Password" }
+                            input #password name="password" type="password" autocomplete="current-password" required;
+                            button.button type="submit" { "Sign in" }
+                        }
+                    }
+                    p.hint { "Started with " code { "serve --dev" } "? The line " code { "Dashboard" } " it printed has a link that signs you in." }
+                    noscript { p.problem { "Signing in needs JavaScript. Nothing is loaded from anywhere but this server." } }
+                }
+                script type="module" src=(assets::url("login.js")) {}
+            }
+        }
+    }
+}
+
+/// For whoever has the link that a fresh installation prints.
+pub(crate) fn set_up(token: &str, problem: Option<&str>) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            (frame::head("Set up"))
+            body.plain-page {
+                main.login #main {
+                    (frame::brand())
+                    h1 { "The first user" }
+                    p #login-problem.problem role="alert" hidden[problem.is_none()] { (problem.unwrap_or_default()) }
+                    @if problem.is_none() {
+                        p.hint { "An operator, who sees every account and can do everything. More users can be made later." }
+                        form data-sign-in="/ui/set-up" data-next="/" {
+                            input type="hidden" name="token" value=(token);
+                            label for="user" { "User" }
+                            input #user name="user" autocomplete="username" spellcheck="false" autocapitalize="off" required autofocus;
+                            label for="password" { "Password" }
+                            input #password name="password" type="password" autocomplete="new-password" required;
+                            button.button.primary type="submit" { "Make the user and sign in" }
+                        }
+                    } @else { p { a.button href="/login" { "Sign in" } } }
+                    noscript { p.problem { "This needs JavaScript. Nothing is loaded from anywhere but this server." } }
+                }
+                script type="module" src=(assets::url("login.js")) {}
+            }
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What stands on the first screen until the first event has come: the next command, with the address filled in.
+
+use crate::{name, visit::Visit};
+use domain::account::Scope;
+use maud::{Markup, html};
+
+pub(crate) fn body(visit: &Visit, destinations: usize) -> Markup {
+    let origin = &visit.origin;
+    let publish = format!(
+        "curl {origin}/v1/events \\\n  -H \"authorization: Bearer $POSTHASTE_KEY\" \\\n  -H \"content-type: application/json\" \\\n  -d '{{\"type\": \"invoice.paid\", \"data\": {{\"id\": \"in_1\", \"amount\": 1299}}}}'"
+    );
+    html! {
+        section.quick {
+            p.lead { "Nothing has come in yet. Three steps, and this page shows them as they happen." }
+            ol.steps {
+                li data-done[destinations > 0] {
+                    h2 { "Somewhere to deliver to" }
+                    @if destinations > 0 { p.good { "You have " (destinations) " already." } }
+                    p { "A receiver that prints what it gets, on this machine:" }
+                    (name::command("posthaste listen"))
+                    @if visit.may(Scope::DestinationsWrite) {
+                        p { a.button href="/destinations/new" { "Add a destination" } " with the URL it prints, or one of yours. The form makes the route to it as well." }
+                    }
+                }
+                li {
+                    h2 { "An event" }
+                    p { "With your key in " code { "POSTHASTE_KEY" } " (" code { "serve --dev" } " printed one, and "
+                        a href="/settings#keys" { "Settings" } " makes more):" }
+                    (name::command(&publish))
+                    @if visit.may(Scope::IngestWrite) {
+                        p { "Or let this page send it: "
+                            button.button.primary type="button" data-action="/v1/events"
+                                data-body="{\"type\":\"invoice.paid\",\"data\":{\"id\":\"in_1\",\"amount\":1299}}" data-done="The event is in" { "Send an event" } }
+                    }
+                }
+                li {
+                    h2 { "Look" }
+                    p { "It appears here and under " a href="/events" { "Events" } ": every attempt, every header, and what the next one waits for." }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Replays: how far each is, and new ones.
+
+use crate::{
+    chart,
+    destination_names::DestinationNames,
+    format,
+    frame::Screen,
+    moment, name,
+    page_error::PageError,
+    params::link,
+    search::WORDS,
+    status,
+    visit::{Page, Visit},
+};
+use api::read;
+use axum::{extract::Path, response::Response};
+use contract::{DeliveryQuery, ReplayView};
+use domain::{
+    account::Scope,
+    id::{AccountId, ReplayId},
+    limits,
+    time::Timestamp,
+};
+use maud::{Markup, html};
+use std::time::Duration;
+
+pub(crate) async fn page(visit: Visit) -> Response {
+    let made = list(&visit).await;
+    visit.show(Screen::Replays, made).await
+}
+
+pub(crate) async fn one(visit: Visit, Path(id): Path<String>) -> Response {
+    let made = single(&visit, &id).await;
+    visit.show(Screen::Replays, made).await
+}
+
+async fn list(visit: &Visit) -> Result<Page, PageError> {
+    let account = visit.require(Scope::DeliveriesRead)?;
+    let page = store::Page { before: visit.params.parse("before"), limit: limits::PAGE_DEFAULT };
+    let found = read::replays(&visit.app, account, page).await?;
+    let names = names(visit, account, &found.data).await;
+    let running = found.data.iter().any(|replay| !replay.status.ended());
+    let body = html! {
+        @if visit.may(Scope::DeliveriesRetry) { (create()) }
+        div #replays data-region data-refresh[running] {
+            @if found.data.is_empty() { div.empty { h2 { "No replay yet" } p { "A replay delivers again what has ended: one delivery from its event, a group from " a href="/dead-letters" { "Dead letters" } ", or whatever a filter finds." } } }
+            @else { div.groups { @for replay in &found.data { (card(visit, visit.now(), replay, &names)) } } }
+            @if let Some(next) = found.next { p.more { a.button href=(link("/replays", &[("before", Some(&next.to_string()))])) { "Older" } } }
+        }
+    };
+    Ok(Page::new("Replays", body).live("kind=delivery.changed"))
+}
+
+async fn single(visit: &Visit, id: &str) -> Result<Page, PageError> {
+    let account = visit.require(Scope::DeliveriesRead)?;
+    let id: ReplayId = id.parse().map_err(|_| api::error::ApiError::no_such("replay"))?;
+    let replay = read::replay(&visit.app, account, id).await?;
+    let names = names(visit, account, std::slice::from_ref(&replay)).await;
+    let text = format!("replay:{id}");
+    let body = html! {
+        div #replays data-region data-refresh[!replay.status.ended()] { (card(visit, visit.now(), &replay, &names)) }
+        p.more { a.button href=(link("/events", &[("q", Some(&text))])) { "Its deliveries" } " " a.button href=(link("/events", &[("q", Some(&format!("{text} status:dead_letter")))])) { "Those that died again" } }
+    };
+    Ok(Page::new("Replay", body).live(format!("kind=delivery.changed&replay_id={id}")))
+}
+
+async fn names(visit: &Visit, account: AccountId, replays: &[ReplayView]) -> DestinationNames {
+    let of_filters = replays
+        .iter()
+        .filter_map(|replay| replay.filter.as_ref())
+        .flat_map(|filter| filter.destination_id.iter().take(3));
+    let of_backfills = replays.iter().flat_map(|replay| replay.destination_ids.iter().take(3));
+    let ids: Vec<_> = of_filters.chain(of_backfills).copied().collect();
+    DestinationNames::of(visit, account, ids).await
+}
+
+fn card(visit: &Visit, now: Timestamp, replay: &ReplayView, names: &DestinationNames) -> Markup {
+    let id = replay.id;
+    let may = visit.may(Scope::DeliveriesRetry);
+    let under_way = replay.created.saturating_sub(replay.delivered + replay.dead_letter);
+    let rest = replay.matched.saturating_sub(replay.created + replay.skipped);
+    let parts = [
+        ("ok", format!("{} delivered", format::number(replay.delivered)), replay.delivered as f64),
+        ("fail", format!("{} dead again", format::number(replay.dead_letter)), replay.dead_letter as f64),
+        ("busy", format!("{} under way", format::number(under_way)), under_way as f64),
+        ("omit", format!("{} skipped", format::number(replay.skipped)), replay.skipped as f64),
+        ("todo", format!("{} to make", format::number(rest)), rest as f64),
+    ];
+    let drawn: Vec<(&str, &str, f64)> =
+        parts.iter().map(|(class, label, size)| (*class, label.as_str(), *size)).collect();
+    html! {
+        article.group data-key=(id) {
+            div.group-head {
+                (status::replay(replay.status))
+                h2 { a.plain href={ "/replays/" (id) } { (what(replay, names)) } }
+                span.grow {}
+                @if may && !replay.status.ended() {
+                    @if replay.status.as_str() == "paused" { button.button.small type="button" data-action={ "/v1/replays/" (id) "/resume" } data-done="Goes on" { "Resume" } }
+                    @else { button.button.small type="button" data-action={ "/v1/replays/" (id) "/pause" } data-done="Paused" { "Pause" } }
+                    button.button.small type="button" data-action={ "/v1/replays/" (id) "/cancel" } data-confirm="Cancel this replay?"
+                        data-confirm-text={ "The " (format::number(replay.created)) " deliveries it has made stay and go on; " (format::number(rest)) " more are not made. It cannot be undone." } data-done="Cancelled" { "Cancel" }
+                }
+            }
+            (chart::bar("Progress", &drawn))
+            ul.outcomes { @for (class, label, size) in &parts { @if *size > 0.0 { li { span class={ "swatch " (class) } {} (label) } } } }
+            p.quiet {
+                (format::number(replay.created)) " of " (format::number(replay.matched)) @if !replay.matched_exact { "+" } " made · " (replay.rate) " a second"
+                @if let Some(seconds) = replay.estimated_seconds { " · " (format::span(Duration::from_secs(seconds))) " left" }
+                @if let Some(waiting) = &replay.waiting_for { " · waits: " (waiting.detail) }
+                " · begun " (moment::ago(now, replay.created_at)) " by " (name::id(replay.created_by))
+                @if let Some(at) = replay.finished_at { " · all made " (moment::ago(now, at)) }
+            }
+        }
+    }
+}
+
+/// What it replays, in words.
+fn what(replay: &ReplayView, names: &DestinationNames) -> String {
+    if let Some(event) = replay.event_id {
+        return format!("backfill of {}", format::short_id(event));
+    }
+    if replay.events.is_some() {
+        return "backfill of events by the routes of now".into();
+    }
+    match &replay.filter {
+        None => format::count(replay.matched, "delivery by its id", "deliveries by their ids"),
+        Some(filter) => filter_words(filter, names),
+    }
+}
+
+fn filter_words(filter: &DeliveryQuery, names: &DestinationNames) -> String {
+    let mut words = Vec::new();
+    words.extend(filter.status.iter().map(|status| status.as_str().replace('_', " ")));
+    if filter.status.is_empty() {
+        words.push("dead letters".into());
+    }
+    words.extend(filter.reason.iter().map(|reason| reason.replace('_', " ")));
+    words.extend(filter.http_status.iter().map(|code| format!("HTTP {code}")));
+    words.extend(filter.types.iter().map(|pattern| pattern.as_str().to_owned()));
+    words.extend(filter.destination_id.iter().take(3).map(|id| format!("to {}", names.name(*id))));
+    words.join(" · ")
+}
+
+fn create() -> Markup {
+    let words: Vec<&str> = WORDS
+        .iter()
+        .map(|(word, _)| *word)
+        .filter(|word| {
+            matches!(*word, "type" | "status" | "destination" | "http_status" | "reason" | "since" | "until")
+        })
+        .collect();
+    html! {
+        details.panel {
+            summary { h2 { "New replay" } }
+            form.sheet data-form="/v1/replays" data-method="POST" data-replay-form {
+                div.fields {
+                    label { "Which" select name="filter.status" data-type="list" { option value="dead_letter" { "dead letters" } option value="cancelled" { "cancelled" } option value="delivered" { "delivered (sends them again)" } } }
+                    label { "Type" input name="filter.type" data-type="list" placeholder="invoice.*"; }
+                    label { "Destination id" input name="filter.destination_id" data-type="list" placeholder="dst_…"; }
+                    label { "HTTP status" input name="filter.http_status" data-type="numbers" placeholder="503"; }
+                    label { "Since" input name="filter.since" data-type="moment" placeholder="1d"; }
+                    label { "A second" input type="number" name="rate" data-type="number" min="1" max="10000" value="100"; }
+                }
+                div data-form-problems role="alert" {}
+                button.button.primary type="submit" { "Count them first" }
+                p.hint { "Nothing is made before you have seen how many there are. Or search with " @for word in &words { code { (word) ":" } " " } " in " a href="/events?q=status%3Adead_letter" { "Events" } " and replay what you see." }
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Which events go where, and why one did not.
+
+use crate::{
+    destination_names::DestinationNames,
+    format,
+    frame::Screen,
+    page_error::PageError,
+    params::link,
+    status,
+    visit::{Page, Visit},
+};
+use api::read;
+use axum::response::Response;
+use contract::{DestinationView, RouteView, SourceView};
+use domain::{account::Scope, id::SourceId, limits};
+use maud::{Markup, html};
+
+pub(crate) async fn page(visit: Visit) -> Response {
+    let made = made(&visit).await;
+    visit.show(Screen::Routes, made).await
+}
+
+async fn made(visit: &Visit) -> Result<Page, PageError> {
+    let account = visit.require(Scope::DestinationsRead)?;
+    let app = &visit.app;
+    let found = read::routes(
+        app,
+        account,
+        store::Page { before: visit.params.parse("before"), limit: limits::PAGE_DEFAULT },
+    )
+    .await?;
+    let names =
+        DestinationNames::of(visit, account, found.data.iter().map(|route| route.destination_id)).await;
+    let sources =
+        read::sources(app, account, store::Page { before: None, limit: limits::PAGE_MAX }).await?.data;
+    let may = visit.may(Scope::DestinationsWrite);
+    let destinations = if may {
+        read::destinations(app, account, store::Page { before: None, limit: limits::PAGE_MAX }).await?.data
+    } else {
+        Vec::new()
+    };
+    let body = html! {
+        @if may { (create(&sources, &destinations)) }
+        @if visit.may(Scope::EventsRead) { (preview(&sources)) }
+        div #rows data-region {
+            @if found.data.is_empty() { div.empty { h2 { "No route yet" } p { "Without a route no event goes anywhere." } } }
+            @else { table.list {
+                thead { tr { th scope="col" { "State" } th scope="col" { "From" } th scope="col" { "Types" } th scope="col" { "Filter" } th scope="col" { "To" } th scope="col" {} } }
+                tbody { @for route in &found.data { (row(route, &names, &sources, may)) } }
+            } }
+            @if let Some(next) = found.next { p.more { a.button href=(link("/routes", &[("before", Some(&next.to_string()))])) { "Older" } } }
+        }
+    };
+    Ok(Page::new("Routes", body))
+}
+
+fn source_name(sources: &[SourceView], id: Option<SourceId>) -> String {
+    match id {
+        None => "published by API".into(),
+        Some(id) => sources
+            .iter()
+            .find(|source| source.id == id)
+            .map_or_else(|| format::short_id(id), |source| source.name.clone()),
+    }
+}
+
+fn row(route: &RouteView, names: &DestinationNames, sources: &[SourceView], may: bool) -> Markup {
+    let id = route.id;
+    let types: Vec<&str> = route.event_types.iter().map(|pattern| pattern.as_str()).collect();
+    let filter = route
+        .filter
+        .as_ref()
+        .and_then(|filter| serde_json::to_string_pretty(filter).ok())
+        .unwrap_or_default();
+    html! {
+        tr data-key=(id) {
+            td { (status::enabled(route.enabled)) @if let Some(name) = &route.name { div.quiet { (name) } } }
+            td { (source_name(sources, route.source_id)) }
+            td.wide { @for pattern in &types { code.type { (pattern) } " " } }
+            td { @if filter.is_empty() { span.quiet { "everything" } } @else { details { summary { "filter" } pre.box { (filter) } } } }
+            td { (names.link(route.destination_id)) }
+            td.act { @if may {
+                details.edit {
+                    summary.button.small { "Edit" }
+                    form.sheet data-form={ "/v1/routes/" (id) } data-method="PATCH" data-done="Saved" {
+                        label { "Name" input name="name" maxlength="200" value=[route.name.as_deref()] data-empty="null"; }
+                        label { "Types" input name="event_types" data-type="list" value=(types.join(", ")) required; }
+                        label { "Filter (JSON, or empty)" textarea name="filter" data-type="json" data-empty="null" rows="5" spellcheck="false" { (filter) } }
+                        div data-form-problems role="alert" {}
+                        div.acts {
+                            button.button.primary type="submit" { "Save" }
+                            @if route.enabled { button.button type="button" data-action={ "/v1/routes/" (id) } data-method="PATCH" data-body="{\"enabled\":false}" data-done="Disabled" { "Disable" } }
+                            @else { button.button type="button" data-action={ "/v1/routes/" (id) } data-method="PATCH" data-body="{\"enabled\":true}" data-done="Enabled" { "Enable" } }
+                            button.button.danger type="button" data-action={ "/v1/routes/" (id) } data-method="DELETE" data-confirm="Delete this route?" data-confirm-text="Events that come from now on no longer go there by it. What waits is delivered." data-done="Deleted" { "Delete" }
+                        }
+                    }
+                }
+            } }
+        }
+    }
+}
+
+fn create(sources: &[SourceView], destinations: &[DestinationView]) -> Markup {
+    html! {
+        details.panel {
+            summary { h2 { "New route" } }
+            @if destinations.is_empty() { p { "A route needs a destination: " a href="/destinations/new" { "add one" } "." } } @else {
+                form.sheet data-form="/v1/routes" data-method="POST" data-done="Made" {
+                    div.fields {
+                        label { "From" select name="source_id" data-empty="leave" { option value="" { "published by API" } @for source in sources { option value=(source.id) { (source.name) } } } }
+                        label { "Types" input name="event_types" data-type="list" placeholder="*  or  invoice.*, order.paid"; }
+                        label { "To" select name="destination_id" required { @for destination in destinations { option value=(destination.id) { (destination.name) } } } }
+                        label { "Name" input name="name" maxlength="200"; }
+                    }
+                    label { "Filter (JSON, or empty for everything)" textarea name="filter" data-type="json" rows="4" spellcheck="false" placeholder="{\"data.amount\": {\"gte\": 100}}" {} }
+                    div data-form-problems role="alert" {}
+                    button.button.primary type="submit" { "Make it" }
+                }
+            }
+        }
+    }
+}
+
+fn preview(sources: &[SourceView]) -> Markup {
+    html! {
+        details.panel {
+            summary { h2 { "Try an event" } }
+            form.sheet data-form="/v1/routes/preview" data-method="POST" data-result="preview" {
+                div.fields {
+                    label { "An event that came" input name="event_id" placeholder="evt_…" spellcheck="false"; }
+                    span.or { "or" }
+                    label { "Type" input name="type" placeholder="invoice.paid"; }
+                    label { "From" select name="source_id" data-empty="leave" { option value="" { "published by API" } @for source in sources { option value=(source.id) { (source.name) } } } }
+                }
+                label { "with this payload (JSON)" textarea name="data" data-type="json" rows="3" spellcheck="false" placeholder="{\"amount\": 90}" {} }
+                div data-form-problems role="alert" {}
+                button.button type="submit" { "Which routes would it take?" }
+                div data-form-result role="status" {}
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Keys, the account, who is signed in, the nodes, and what was done.
+
+use super::overview;
+use crate::{
+    format,
+    frame::Screen,
+    icon, moment, name,
+    page_error::PageError,
+    visit::{Page, Visit},
+};
+use api::read;
+use axum::response::Response;
+use contract::{AccountView, ApiKeyView, AuditEntryView, EventQuery, StatsQuery};
+use domain::{
+    account::{KeyKind, Scope},
+    id::AccountId,
+    limits,
+    time::Timestamp,
+};
+use maud::{Markup, html};
+use store::AuditFilter;
+
+const AUDITED: usize = 30;
+/// Events whose size stands for that of all.
+const SAMPLED: usize = 50;
+
+pub(crate) async fn page(visit: Visit) -> Response {
+    let made = made(&visit).await;
+    visit.show(Screen::Settings, made).await
+}
+
+async fn made(visit: &Visit) -> Result<Page, PageError> {
+    let (app, now) = (&visit.app, visit.now());
+    let account = visit.visitor.account_id();
+    let own = match account {
+        Some(id) => Some(read::account(app, id).await?),
+        None => None,
+    };
+    let keys = match account {
+        Some(id) if visit.may(Scope::KeysManage) => Some(
+            read::api_keys(app, Some(id), store::Page { before: None, limit: limits::PAGE_MAX }).await?.data,
+        ),
+        None if visit.visitor.is_operator() => {
+            Some(read::api_keys(app, None, store::Page { before: None, limit: limits::PAGE_MAX }).await?.data)
+        }
+        _ => None,
+    };
+    let audited = match account {
+        Some(id) if visit.may(Scope::AuditRead) => Some(
+            read::audit_entries(
+                app,
+                Some(id),
+                &AuditFilter::default(),
+                store::Page { before: None, limit: AUDITED },
+            )
+            .await?
+            .data,
+        ),
+        None if visit.visitor.is_operator() => Some(
+            read::audit_entries(
+                app,
+                None,
+                &AuditFilter::default(),
+                store::Page { before: None, limit: AUDITED },
+            )
+            .await?
+            .data,
+        ),
+        _ => None,
+    };
+    let projected = match account {
+        Some(id) => projected(visit, id).await?,
+        None => None,
+    };
+    let nodes = overview::nodes(visit).await?;
+    let body = html! {
+        @if let Some(own) = &own { (of_account(visit, &own.view, own.version, projected)) }
+        (of_keys(visit, now, keys.as_deref()))
+        @if visit.visitor.is_user() { (of_password()) }
+        section.panel #sessions { h2 { "Signed in" } p.quiet { "Where your key is signed in to this dashboard. What you end here is out at its next request." } div data-sessions { p.quiet { "Loading…" } } }
+        (nodes)
+        section.panel { h2 { "Version" } p { "Posthaste " strong { (env!("CARGO_PKG_VERSION")) } " · " a href="/docs" { "API" } " · " a href="/openapi.json" { "OpenAPI document" } " · " a href="/docs/errors" { "Problems" } }
+            p.quiet { code { "posthaste doctor" } " looks whether everything is in order, beside the running server, and says what to do if not." } }
+        @if let Some(entries) = &audited { (of_audit(now, entries)) }
+    };
+    Ok(Page::new("Settings", body))
+}
+
+/// How many bytes of payload are kept when everything goes on as in the last day. None without events to go by.
+async fn projected(visit: &Visit, account: AccountId) -> Result<Option<(u64, u64)>, PageError> {
+    if !visit.may(Scope::EventsRead) {
+        return Ok(None);
+    }
+    let sample = read::events(
+        &visit.app,
+        account,
+        &EventQuery::default(),
+        store::Page { before: None, limit: SAMPLED },
+    )
+    .await?
+    .data;
+    let query =
+        StatsQuery { since: Some(visit.now().minus(std::time::Duration::from_secs(86_400))), until: None };
+    let a_day = read::stats(&visit.app, account, &query).await?.totals.events;
+    if sample.is_empty() || a_day == 0 {
+        return Ok(None);
+    }
+    let mean = sample.iter().map(|event| event.size_bytes).sum::<u64>() / sample.len() as u64;
+    Ok(Some((a_day, mean)))
+}
+
+fn of_account(visit: &Visit, account: &AccountView, version: i64, projected: Option<(u64, u64)>) -> Markup {
+    let may = visit.may(Scope::AccountAdmin);
+    html! {
+        section.panel #account {
+            h2 { "Account" }
+            p.quiet { (name::copied_id(account.id)) @if let Some(uid) = &account.uid { " · uid " (uid) } " · made " (moment::ago(visit.now(), account.created_at)) }
+            form.sheet data-form="/v1/account" data-method="PATCH" data-version=(version) data-done="Saved" {
+                fieldset disabled[!may] {
+                    div.fields {
+                        label { "Name" input name="name" required maxlength="200" value=(account.name); }
+                        label { "Kept, days" input type="number" name="retention_days" data-type="number" min="1" max=(limits::RETENTION_DAYS_MAX) value=(account.retention_days) data-projected=[projected.map(|(a_day, mean)| a_day.saturating_mul(mean))];
+                            @if let Some((a_day, mean)) = projected {
+                                span.hint { "about " strong data-projection { (format::bytes(a_day.saturating_mul(mean).saturating_mul(account.retention_days.into()))) } " of payloads: " (format::number(a_day)) " events in the last day, " (format::bytes(mean)) " each" }
+                            } }
+                        label { "Open at once, default" input type="number" name="defaults.max_concurrency" data-type="number" data-empty="null" min="1" max="1000" value=[account.defaults.max_concurrency] placeholder="of the installation"; }
+                        label { "Timeout, default, seconds" input type="number" name="defaults.timeout_seconds" data-type="number" data-empty="null" min="1" max="30" value=[account.defaults.timeout_seconds] placeholder="of the installation"; }
+                    }
+                    div data-form-problems role="alert" {}
+                    @if may { button.button.primary type="submit" { "Save" } } @else { p.quiet { "Your key may look at this and not change it." } }
+                }
+            }
+        }
+    }
+}
+
+fn of_keys(visit: &Visit, now: Timestamp, keys: Option<&[ApiKeyView]>) -> Markup {
+    let Some(keys) = keys else {
+        return html! { section.panel #keys { h2 { "Keys" } p.quiet { "Your key may not manage keys." } } };
+    };
+    let of_operators = visit.visitor.account_id().is_none();
+    html! {
+        section.panel #keys {
+            h2 { "Keys" }
+            details {
+                summary { "New key" }
+                form.sheet data-form="/v1/api-keys" data-method="POST" data-result="key" {
+                    div.fields {
+                        label { "Name" input name="name" required maxlength="200" placeholder="ci"; }
+                        @if of_operators { input type="hidden" name="kind" value="operator"; }
+                        label { "Events a second" input type="number" name="rate_limit" data-type="number" min="1" placeholder="no limit"; }
+                        label { "Until" input name="expires_at" placeholder="2027-01-01T00:00:00Z, or for ever"; }
+                    }
+                    @if !of_operators {
+                        fieldset.scopes { legend { "May" } @for scope in Scope::ALL { label.check { input type="checkbox" name="scopes" data-type="set" value=(scope.as_str()) checked; " " (scope.as_str()) } } }
+                    }
+                    div data-form-problems role="alert" {}
+                    button.button.primary type="submit" { "Make it" }
+                    div data-form-result role="status" {}
+                }
+            }
+            table.list {
+                thead { tr { th scope="col" { "Name" } th scope="col" { "Kind" } th scope="col" { "Begins with" } th scope="col" { "May" } th.num scope="col" { "Last used" } th.num scope="col" { "Until" } th scope="col" {} } }
+                tbody { @for key in keys { (key_row(now, key)) } }
+            }
+        }
+    }
+}
+
+fn key_row(now: Timestamp, key: &ApiKeyView) -> Markup {
+    let all = key.scopes.len() == Scope::ALL.len();
+    html! {
+        tr data-key=(key.id) {
+            td { strong { (key.name) } }
+            td { (key.kind.as_str()) }
+            td { code { (key.prefix) } }
+            td.wide { @match key.kind {
+                KeyKind::Operator => "run the installation",
+                _ if all => "everything in the account",
+                _ => { @for scope in &key.scopes { span.tag { (scope.as_str()) } " " } },
+            } }
+            td.num { @match key.last_used_at { Some(at) => (moment::ago(now, at)), None => span.quiet { "never" } } }
+            td.num { @match (key.revoked_at, key.expires_at) {
+                (Some(_), _) => span.status.quiet { (icon::stop()) "revoked" },
+                (None, Some(at)) => (moment::ago(now, at)),
+                (None, None) => span.quiet { "for ever" },
+            } }
+            td.act { @if key.revoked_at.is_none() {
+                button.button.small.danger type="button" data-action={ "/v1/api-keys/" (key.id) } data-method="DELETE" data-confirm={ "Revoke " (key.name) "?" } data-confirm-text="Whoever uses it is refused within a second, and its sessions end." data-done="Revoked" { "Revoke" }
+            } }
+        }
+    }
+}
+
+fn of_password() -> Markup {
+    html! {
+        section.panel #password {
+            h2 { "Password" }
+            form.sheet data-form="/ui/password" data-method="POST" data-done="Changed" {
+                div.fields {
+                    label { "Now" input type="password" name="current" autocomplete="current-password" required; }
+                    label { "From now on" input type="password" name="new" autocomplete="new-password" required; }
+                }
+                div data-form-problems role="alert" {}
+                button.button.primary type="submit" { "Change it" }
+            }
+        }
+    }
+}
+
+fn of_audit(now: Timestamp, entries: &[AuditEntryView]) -> Markup {
+    html! {
+        section.panel #audit {
+            h2 { "What was done" }
+            @if entries.is_empty() { p.quiet { "Nothing yet." } } @else {
+                div.scroll { table.list {
+                    thead { tr { th scope="col" { "What" } th scope="col" { "To" } th scope="col" { "By" } th scope="col" { "From" } th.num scope="col" { "When" } } }
+                    tbody { @for entry in entries { tr data-key=(entry.id) {
+                        td { (entry.action.replace('_', " ")) @if let Some(count) = entry.count { " × " (count) } }
+                        td { @match &entry.object_id { Some(id) => (name::id(id)), None => "–" } }
+                        td { @match (entry.actor.key_id, entry.actor.user_id) { (Some(id), _) => (name::id(id)), (None, Some(id)) => (name::id(id)), _ => (entry.actor.kind.as_str()) } }
+                        td { (entry.client.as_deref().unwrap_or("–")) }
+                        td.num { (moment::ago(now, entry.at)) }
+                    } } }
+                } }
+            }
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Every page as a browser gets it: signed in through the real sessions, on the world of the API's own tests. Whatever an
+//! account or a stranger wrote is shown as text.
+
+#[allow(dead_code, reason = "the world of the API's tests, of which pages need a part")]
+#[path = "../../api/tests/v1/world.rs"]
+mod world;
+
+use api::{ApiService, ListenAddress, Pages};
+use axum::body::Body;
+use domain::{account::Scope, outcome::Outcome};
+use http::{Request, StatusCode, header};
+use http_body_util::BodyExt;
+use serde_json::json;
+use world::World;
+
+/// What must never come back as markup.
+const HOSTILE: &str = "</title><script>alert(1)</script>\"'><img src=x onerror=alert(2)>";
+
+struct Browser {
+    service: ApiService,
+    cookie: String,
+}
+
+struct Page {
+    status: StatusCode,
+    location: String,
+    text: String,
+}
+
+impl Browser {
+    async fn of(world: &World, key: &str) -> Self {
+        let pages = Pages {
+            router: dashboard::router(),
+            login: dashboard::login_page,
+            set_up: dashboard::set_up_page,
+        };
+        let service = ApiService::new(ListenAddress::Only, world.app.clone(), Some(pages));
+        let mut browser = Self { service, cookie: String::new() };
+        let request = browser
+            .request("POST", "/ui/sign-in")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(json!({ "key": key }).to_string()));
+        let answer = browser.service.clone().answer(request.unwrap()).await;
+        assert_eq!(answer.status(), 200);
+        let cookie = answer.headers()[header::SET_COOKIE].to_str().unwrap();
+        browser.cookie = cookie.split(';').next().unwrap().to_owned();
+        browser
+    }
+
+    fn request(&self, method: &str, path: &str) -> http::request::Builder {
+        let request = Request::builder().method(method).uri(path);
+        request
+            .header("host", "127.0.0.1:8080")
+            .header("origin", "http://127.0.0.1:8080")
+            .header("sec-fetch-site", "same-origin")
+            .header("cookie", &self.cookie)
+    }
+
+    async fn get(&self, path: &str) -> Page {
+        let request = self.request("GET", path).body(Body::empty()).unwrap();
+        let (parts, body) = self.service.clone().answer(request).await.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        let location = parts.headers.get(header::LOCATION).map(|to| to.to_str().unwrap().to_owned());
+        Page {
+            status: parts.status,
+            location: location.unwrap_or_default(),
+            text: String::from_utf8_lossy(&bytes).into_owned(),
+        }
+    }
+
+    /// A page as it should be, whatever is on it.
+    #[track_caller]
+    fn check(path: &str, page: &Page) {
+        assert_eq!(page.status, 200, "{path}: {}", page.text);
+        assert!(page.text.ends_with("</html>"), "{path} is whole");
+        let lower = page.text.to_lowercase();
+        assert!(!lower.contains(" style="), "{path} has a style in it");
+        assert!(!lower.contains("<style"), "{path} has a style in it");
+        assert_eq!(
+            lower.matches("<script").count(),
+            lower.matches("<script src=\"/assets/").count()
+                + lower.matches("<script type=\"module\" src=\"/assets/").count(),
+            "{path} has a script in it"
+        );
+        assert!(!lower.contains("<img"), "{path} shows what somebody wrote as markup");
+        // Scripts, styles and the page together may have 150 KB; the files have some 80.
+        assert!(page.text.len() < 75_000, "{path} has {} bytes", page.text.len());
+    }
+}
+
+const SCREENS: &[&str] = &[
+    "/",
+    "/?accounts",
+    "/events",
+    "/events?q=status:dead_letter",
+    "/events?q=type:a.*%20since:1h",
+    "/events?q=nonsense:%3Cimg%3E",
+    "/events?q=metadata.a:b",
+    "/destinations",
+    "/destinations?sort=backlog",
+    "/destinations/new",
+    "/dead-letters",
+    "/replays",
+    "/sources",
+    "/routes",
+    "/settings",
+    "/docs",
+    "/docs?op=create_destination",
+    "/docs?op=none",
+];
+
+#[tokio::test]
+async fn every_page_is_there_before_anything_has_happened() {
+    let world = World::memory().await;
+    let browser = Browser::of(&world, &world.key).await;
+    for path in SCREENS {
+        Browser::check(path, &browser.get(path).await);
+    }
+    let first = browser.get("/").await.text;
+    assert!(first.contains("curl http://127.0.0.1:8080/v1/events"), "the quick start has the real address");
+}
+
+#[tokio::test]
+async fn whatever_somebody_wrote_is_shown_as_text() {
+    let world = World::memory().await;
+    let destination =
+        json!({ "name": HOSTILE, "uid": "u1", "url": "https://example.com/hooks?<script>alert(3)</script>" });
+    let destination = world::text(&world.post("/v1/destinations", destination).await.expect(201)["id"]);
+    world
+        .post("/v1/routes", json!({ "destination_id": destination, "name": HOSTILE, "filter": null }))
+        .await
+        .expect(201);
+    world.post("/v1/sources", json!({ "name": HOSTILE })).await.expect(201);
+    world.post("/v1/api-keys", json!({ "name": HOSTILE })).await.expect(201);
+    let event = json!({
+        "type": "order.paid", "data": { "x": HOSTILE }, "tags": [HOSTILE], "metadata": { "x": HOSTILE }, "ordering_key": HOSTILE,
+    });
+    let event = world::text(&world.post("/v1/events", event).await.expect(202)["id"]);
+    let delivery = world.delivery_of(&event).await;
+    world.attempt(&destination, &delivery, Outcome::ServerError, 500).await;
+    let rejected = world.publish("order.lost", json!(HOSTILE)).await;
+    let second = world.delivery_of(&rejected).await;
+    world.attempt(&destination, &second, Outcome::Rejected, 404).await;
+    world.post("/v1/replays", json!({ "filter": { "status": ["dead_letter"] } })).await.expect(202);
+    world.post(&format!("/v1/destinations/{destination}/pause"), json!({})).await;
+
+    let browser = Browser::of(&world, &world.key).await;
+    let more = [
+        format!("/events/{event}"),
+        format!("/events/{rejected}"),
+        format!("/events?selected={event}"),
+        format!("/events?q=destination:{destination}"),
+        format!("/destinations/{destination}"),
+        format!("/destinations/{destination}?over=24h"),
+        format!("/events?q={}", url::form_urlencoded::byte_serialize(HOSTILE.as_bytes()).collect::<String>()),
+    ];
+    for path in SCREENS.iter().map(|path| (*path).to_owned()).chain(more) {
+        Browser::check(&path, &browser.get(&path).await);
+    }
+    let shown = browser.get(&format!("/events/{event}")).await.text;
+    assert!(shown.contains("&lt;script&gt;alert(1)"), "it is shown, as text");
+    assert!(shown.contains("HTTP 500") && shown.contains("Next attempt"));
+    assert!(browser.get("/dead-letters").await.text.contains("HTTP 404"));
+}
+
+#[tokio::test]
+async fn ids_lead_where_they_are_shown() {
+    let world = World::memory().await;
+    let (destination, _) = world.routed_destination().await;
+    let event = world.publish("a", json!({})).await;
+    let delivery = world.delivery_of(&event).await;
+    let browser = Browser::of(&world, &world.key).await;
+    for (path, to) in [
+        (format!("/e/{event}"), format!("/events/{event}")),
+        (format!("/events?q={event}"), format!("/events/{event}")),
+        (format!("/events?q={destination}"), format!("/destinations/{destination}")),
+        (format!("/deliveries/{delivery}"), format!("/events/{event}#{delivery}")),
+    ] {
+        let page = browser.get(&path).await;
+        assert!(page.status.is_redirection(), "{path}: {}", page.status);
+        assert_eq!(page.location, to);
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_or_anothers_is_a_page_that_says_so() {
+    let world = World::memory().await;
+    let event = world.publish("a", json!({})).await;
+    let stranger = Browser::of(&world, &world.foreign_key).await;
+    for path in [
+        format!("/events/{event}"),
+        "/events/nonsense".into(),
+        "/destinations/nonsense".into(),
+        "/replays/x".into(),
+    ] {
+        let page = stranger.get(&path).await;
+        assert_eq!(page.status, 404, "{path}");
+        assert!(page.text.contains("not_found") && page.text.ends_with("</html>"));
+    }
+}
+
+#[tokio::test]
+async fn a_page_shows_what_the_key_may_see_and_names_what_it_lacks() {
+    let world = World::memory().await;
+    let event = world.publish("secret.type", json!({})).await;
+    let key = world.key_with(&[Scope::DestinationsRead]).await;
+    let browser = Browser::of(&world, &key).await;
+    for path in [
+        "/",
+        "/events",
+        "/dead-letters",
+        "/replays",
+        "/destinations/new",
+        &format!("/events/{event}"),
+        &format!("/events?selected={event}"),
+    ] {
+        let page = browser.get(path).await;
+        assert_eq!(page.status, 403, "{path}");
+        assert!(
+            page.text.contains("does not have the scope") && !page.text.contains("secret.type"),
+            "{path}"
+        );
+    }
+    for path in ["/destinations", "/sources", "/routes", "/settings"] {
+        Browser::check(path, &browser.get(path).await);
+    }
+    let settings = browser.get("/settings").await.text;
+    assert!(settings.contains("may not manage keys") && !settings.contains("What was done"));
+}
+
+#[tokio::test]
+async fn an_operator_chooses_an_account() {
+    let world = World::memory().await;
+    let browser = Browser::of(&world, &world.operator_key).await;
+    for path in ["/", "/events", "/settings"] {
+        let page = browser.get(path).await;
+        Browser::check(path, &page);
+    }
+    let accounts = browser.get("/").await.text;
+    assert!(accounts.contains("Acme") && accounts.contains("Umbrella"));
+}
+
+#[tokio::test]
+async fn who_is_not_signed_in_sees_nothing_but_the_way_in() {
+    let world = World::memory().await;
+    let stranger = Browser { cookie: String::new(), ..Browser::of(&world, &world.key).await };
+    for path in ["/", "/events", "/settings", "/docs"] {
+        let page = stranger.get(path).await;
+        assert!(page.status.is_redirection(), "{path}: {}", page.status);
+        assert!(page.location.starts_with("/login"), "{path}: {}", page.location);
+    }
+    let login = stranger.get("/login?next=/events").await;
+    Browser::check("/login", &login);
+    assert!(login.text.contains("data-next=\"/events\""));
+}
+
+#[tokio::test]
+async fn files_are_kept_for_ever_by_what_is_in_them() {
+    let world = World::memory().await;
+    let browser = Browser::of(&world, &world.key).await;
+    let page = browser.get("/login").await.text + &browser.get("/").await.text;
+    let start = page.find("/assets/").unwrap();
+    let url = &page[start..start + page[start..].find('"').unwrap()];
+    let request = browser.request("GET", url).body(Body::empty()).unwrap();
+    let answer = browser.service.clone().answer(request).await;
+    assert_eq!(answer.status(), 200);
+    assert!(answer.headers()[header::CACHE_CONTROL].to_str().unwrap().contains("immutable"));
+    let etag = answer.headers()[header::ETAG].clone();
+    let request =
+        browser.request("GET", url).header(header::IF_NONE_MATCH, etag).body(Body::empty()).unwrap();
+    assert_eq!(browser.service.clone().answer(request).await.status(), 304);
+    assert_eq!(
+        browser.get("/assets/x/app.css").await.status,
+        200,
+        "a page of the version before still has a look"
+    );
+    assert_eq!(browser.get("/assets/x/..%2fCargo.toml").await.status, 404);
+}

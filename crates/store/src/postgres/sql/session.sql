@@ -1,0 +1,2 @@
+select id, hash, holder, holder_id, account_id, created_at, seen_at, expires_at, client, user_agent
+from sessions

@@ -1,0 +1,2 @@
+select id, name, password, role, accounts, created_at, updated_at
+from users

@@ -15,6 +15,7 @@ const OF_THE_INSTALLATION: &[&str] = &[
     "list_accounts",
     "get_account",
     "update_account",
+    "delete_account",
     "list_account_api_keys",
     "revoke_account_api_key",
 ];
@@ -25,6 +26,7 @@ const NEEDS_NO_ACCOUNT: &[&str] = &[
     "list_accounts",
     "get_account",
     "update_account",
+    "delete_account",
     "list_account_api_keys",
     "revoke_account_api_key",
     "create_api_key",

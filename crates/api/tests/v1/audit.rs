@@ -52,7 +52,15 @@ async fn prepare(world: &World, operation: &str, path: &str) -> Asked {
             );
             Some(text(&made.await.expect(201)["id"]))
         }
-        "erase_event_payload" => Some(world.publish("nobody.cares", json!({})).await),
+        "erase_event_payload" => {
+            let event = world.publish("nobody.cares", json!({})).await;
+            let shown = world.get(&format!("/v1/events/{event}")).await.expect(200);
+            for delivery in shown["deliveries"].as_array().expect("a list") {
+                let cancel = format!("/v1/deliveries/{}/cancel", text(&delivery["id"]));
+                assert!(world.post(&cancel, json!({})).await.status.is_success(), "what waits is in use");
+            }
+            Some(event)
+        }
         "update_own_account" => {
             body = Some(json!({ "name": "Initrode" }));
             Some(world.account.to_string())

@@ -199,8 +199,8 @@ async fn settle(
     note: Option<String>,
     told: &Told,
 ) -> Result<u64, ApiError> {
-    let (account_id, key_id, at) = (ctx.account_id(), ctx.key_id(), app.now());
-    let dismissal = Dismissal { account_id, delivery_ids, key_id, note, at };
+    let (account_id, dismissed_by, at) = (ctx.account_id(), ctx.holder(), app.now());
+    let dismissal = Dismissal { account_id, delivery_ids, dismissed_by, note, at };
     let entry = ctx.entry(app, object, told.made());
     let mut tries = 0;
     loop {

@@ -3,7 +3,7 @@
 use crate::{AttemptView, schema};
 use domain::{
     delivery::{EndReason, Status},
-    id::{ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
+    id::{ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId, UserId},
     lane::WaitKind,
     outcome::Outcome,
     pattern::Pattern,
@@ -85,6 +85,11 @@ pub enum ResolvedByView {
     Key {
         #[schema(value_type = schema::ApiKeyId)]
         key_id: ApiKeyId,
+    },
+    /// A person who signed in with a password.
+    User {
+        #[schema(value_type = schema::UserId)]
+        user_id: UserId,
     },
 }
 

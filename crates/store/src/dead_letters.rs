@@ -7,8 +7,9 @@ use crate::StoreError;
 use async_trait::async_trait;
 use domain::{
     audit::AuditEntry,
-    id::{AccountId, ApiKeyId, DeliveryId, DestinationId},
+    id::{AccountId, DeliveryId, DestinationId},
     outcome::{DeadReason, Outcome},
+    session::Holder,
     time::Timestamp,
 };
 
@@ -38,7 +39,7 @@ pub struct Dismissal {
     pub account_id: AccountId,
     /// No more than [`domain::limits::DISMISS_CHUNK`].
     pub delivery_ids: Vec<DeliveryId>,
-    pub key_id: ApiKeyId,
+    pub dismissed_by: Holder,
     pub note: Option<String>,
     pub at: Timestamp,
 }
@@ -56,17 +57,17 @@ pub enum ResolvedBy {
     /// A delivery of its chain was delivered.
     Delivery(DeliveryId),
     /// A person has dismissed it.
-    Dismissal { key_id: ApiKeyId, note: Option<String> },
+    Dismissal { dismissed_by: Holder, note: Option<String> },
 }
 
 impl ResolvedBy {
     /// As it is kept; none where it was never settled.
     pub(crate) fn read(
         delivered_by: Option<DeliveryId>,
-        dismissed_by: Option<ApiKeyId>,
+        dismissed_by: Option<Holder>,
         note: Option<String>,
     ) -> Option<Self> {
-        let dismissal = |key_id| Self::Dismissal { key_id, note };
+        let dismissal = |dismissed_by| Self::Dismissal { dismissed_by, note };
         delivered_by.map(Self::Delivery).or_else(|| dismissed_by.map(dismissal))
     }
 }

@@ -2,6 +2,7 @@ use contract::{DeliveryView, ResolvedByView, WaitingForView};
 use domain::{
     delivery::{Delivery, Status},
     lane::{Explanation, WaitKind, WaitingFor},
+    session::Holder,
 };
 use store::{DeliveryRecord, DeliveryState, Resolution, ResolvedBy};
 
@@ -51,7 +52,8 @@ pub(crate) fn delivery(record: &DeliveryRecord, explanation: Explanation) -> Del
 fn resolved_by(resolution: &Resolution) -> ResolvedByView {
     match resolution.by {
         ResolvedBy::Delivery(delivery_id) => ResolvedByView::Delivery { delivery_id },
-        ResolvedBy::Dismissal { key_id, .. } => ResolvedByView::Key { key_id },
+        ResolvedBy::Dismissal { dismissed_by: Holder::Key(key_id), .. } => ResolvedByView::Key { key_id },
+        ResolvedBy::Dismissal { dismissed_by: Holder::User(user_id), .. } => ResolvedByView::User { user_id },
     }
 }
 

@@ -52,7 +52,6 @@ async fn prepare(world: &World, operation: &str, path: &str) -> Asked {
             );
             Some(text(&made.await.expect(201)["id"]))
         }
-        "erase_event_payload" => Some(world.publish("nobody.cares", json!({})).await),
         "create_user" => {
             let user = json!({ "name": "ada", "password": "correct horse battery", "role": "operator" });
             (body, operator) = (Some(user), true);
@@ -63,6 +62,15 @@ async fn prepare(world: &World, operation: &str, path: &str) -> Asked {
             let user = json!({ "name": "bob", "password": "correct horse battery", "role": "operator" });
             let made = world.ask_as(&world.operator_key, Method::POST, "/v1/users", Some(user)).await;
             Some(text(&made.expect(201)["id"]))
+        }
+        "erase_event_payload" => {
+            let event = world.publish("nobody.cares", json!({})).await;
+            let shown = world.get(&format!("/v1/events/{event}")).await.expect(200);
+            for delivery in shown["deliveries"].as_array().expect("a list") {
+                let cancel = format!("/v1/deliveries/{}/cancel", text(&delivery["id"]));
+                assert!(world.post(&cancel, json!({})).await.status.is_success(), "what waits is in use");
+            }
+            Some(event)
         }
         "update_own_account" => {
             body = Some(json!({ "name": "Initrode" }));

@@ -29,7 +29,7 @@ on_every_store! {
             "id": event, "type": "invoice.paid", "source_id": null, "idempotency_key": "k-1",
             "content_type": "application/json", "size_bytes": 12, "ordering_key": null, "metadata": { "region": "eu" },
             "tags": ["invoice-9"],
-            "received_at": shown["received_at"], "deliver_at": null,
+            "received_at": shown["received_at"], "deliver_at": null, "payload_erased_at": null,
             "fanout": { "total": 1, "delivered": 0, "waiting": 1, "dead_letter": 0, "dismissed": 0, "cancelled": 0, "exact": true, "expanding": false, "completed_at": null },
             "headers": shown["headers"], "payload": "{\"amount\":5}", "deliveries": shown["deliveries"],
         });

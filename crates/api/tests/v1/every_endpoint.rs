@@ -23,11 +23,20 @@ enum Case {
     PlatformForNobody,
     /// A platform that acts for another account than the one that has it.
     PlatformForForeign,
-    // An account that is being erased goes here: with a key of its own, and named by a platform. `World` makes it, `ask` names
-    // it, and `check` says what it is answered with.
+    /// The key that an account had before it was deleted.
+    Erased,
+    /// A platform that acts for an account that was deleted.
+    PlatformForErased,
 }
 
-const CASES: [Case; 4] = [Case::NoKey, Case::Foreign, Case::PlatformForNobody, Case::PlatformForForeign];
+const CASES: [Case; 6] = [
+    Case::NoKey,
+    Case::Foreign,
+    Case::PlatformForNobody,
+    Case::PlatformForForeign,
+    Case::Erased,
+    Case::PlatformForErased,
+];
 
 /// Whose operation it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -58,6 +67,9 @@ struct Things {
     replay: String,
     key: String,
     account: String,
+    /// Of an account that is being erased.
+    erased: String,
+    erased_key: String,
 }
 
 impl Things {
@@ -69,7 +81,21 @@ impl Things {
         let delivery = world.delivery_of(&event).await;
         world.attempt(&destination, &delivery, Outcome::ServerError, 500).await;
         let replay = text(&world.post("/v1/replays", json!({ "filter": {} })).await.expect(202)["id"]);
-        Self { source, destination, route, event, delivery, replay, key, account: world.account.to_string() }
+        let (erased, erased_key) = Self::erased(world).await;
+        let account = world.account.to_string();
+        Self { source, destination, route, event, delivery, replay, key, account, erased, erased_key }
+    }
+
+    async fn erased(world: &World) -> (String, String) {
+        let operator = &world.operator_key;
+        let body = json!({ "name": "Gone" });
+        let made = world.ask_as(operator, Method::POST, "/v1/accounts", Some(body)).await.expect(201);
+        let account = text(&made["id"]);
+        let body = json!({ "name": "gone", "account_id": account });
+        let key = world.ask_as(operator, Method::POST, "/v1/api-keys", Some(body)).await.expect(201);
+        let path = format!("/v1/accounts/{account}");
+        world.ask_as(operator, Method::DELETE, &path, None).await.expect(202);
+        (account, text(&key["key"]))
     }
 
     fn all(&self) -> [&str; 7] {
@@ -96,7 +122,7 @@ impl Things {
 }
 
 /// Only as much of an answer as comes by itself: a stream has no end.
-async fn ask(world: &World, case: Case, method: &Method, path: &str) -> Reply {
+async fn ask(world: &World, things: &Things, case: Case, method: &Method, path: &str) -> Reply {
     let mut request =
         Request::builder().uri(path).method(method.clone()).header(header::CONTENT_TYPE, "application/json");
     let foreign = world.foreign_account.to_string();
@@ -105,6 +131,8 @@ async fn ask(world: &World, case: Case, method: &Method, path: &str) -> Reply {
         Case::Foreign => (Some(&world.foreign_key), None),
         Case::PlatformForNobody => (Some(&world.platform_key), None),
         Case::PlatformForForeign => (Some(&world.platform_key), Some(foreign.as_str())),
+        Case::Erased => (Some(&things.erased_key), None),
+        Case::PlatformForErased => (Some(&world.platform_key), Some(things.erased.as_str())),
     };
     if let Some(key) = key {
         request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
@@ -125,12 +153,15 @@ async fn ask(world: &World, case: Case, method: &Method, path: &str) -> Reply {
 fn check(case: Case, owner: Owner, names_something: bool, reply: &Reply) {
     let found = (reply.status.as_u16(), reply.body["code"].as_str().unwrap_or_default());
     match (case, owner) {
-        (Case::NoKey, _) => assert_eq!(found, (401, "unauthorized")),
+        (Case::NoKey | Case::Erased, _) => assert_eq!(found, (401, "unauthorized")),
+        (Case::PlatformForForeign | Case::PlatformForErased, Owner::Tenants) => {
+            assert_eq!(found, (400, "invalid_header"));
+        }
+        (Case::PlatformForErased, _) => assert_eq!(found, (404, "not_found")),
         (Case::Foreign, Owner::Tenants) => assert_eq!(found, (403, "scope_missing")),
         (Case::PlatformForNobody, Owner::Account) => assert_eq!(found.0, 400),
         // It may: its scopes are tried elsewhere.
         (Case::PlatformForNobody, Owner::Tenants) => assert_ne!(found.0, 403),
-        (Case::PlatformForForeign, Owner::Tenants) => assert_eq!(found, (400, "invalid_header")),
         (Case::PlatformForNobody | Case::PlatformForForeign, Owner::Operator) => {
             assert_eq!(found, (403, "scope_missing"));
         }
@@ -154,7 +185,11 @@ on_every_store! {
             let method: Method = method.to_uppercase().parse().expect("a method");
             let concrete = things.put_into(&path);
             for case in CASES {
-                let reply = ask(&world, case, &method, &concrete).await;
+                // It may, and then there would be nothing left to look at: `erasure.rs` tries it.
+                if name == "delete_account" && case == Case::PlatformForNobody {
+                    continue;
+                }
+                let reply = ask(&world, &things, case, &method, &concrete).await;
                 println!("{name} {case:?}: {} {}", reply.status, reply.body["code"]);
                 check(case, owner, path.contains('{'), &reply);
                 // A platform sees all accounts, where it is about accounts.

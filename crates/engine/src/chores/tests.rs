@@ -67,8 +67,12 @@ impl World {
     }
 
     async fn event(&self) -> EventId {
+        self.numbered_event(7).await
+    }
+
+    async fn numbered_event(&self, number: u128) -> EventId {
         let now = self.clock.now();
-        let event = testing::event(self.account.id, now, 7);
+        let event = testing::event(self.account.id, now, number);
         let id = event.id;
         let new = NewEvent {
             event: PreparedEvent::new(event),
@@ -299,8 +303,8 @@ async fn minutes_of_lanes_become_hours_and_days_and_have_their_time() {
 #[tokio::test(start_paused = true)]
 async fn a_deleted_account_is_erased_whoever_does_it() {
     let world = World::new(90).await;
-    for _ in 0..450 {
-        world.event().await;
+    for number in 0..450 {
+        world.numbered_event(number).await;
     }
     let erasure = world.store.delete_account(world.account.id, world.clock.now(), &audit_entry()).await;
     let requested_at = erasure.expect("deleted").requested_at;

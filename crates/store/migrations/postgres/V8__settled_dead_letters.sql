@@ -10,7 +10,7 @@ create table settled_dead_letters (
     account_id   uuid   not null,
     resolved_at  bigint not null,
     delivered_by uuid,                                     -- the delivery of its chain that was delivered
-    dismissed_by uuid,                                     -- or the key of whoever dismissed it
+    dismissed_by text,                                     -- or the key or user that dismissed it, as it is shown
     note         text,
     check ((delivered_by is null) <> (dismissed_by is null)),
     check (note is null or dismissed_by is not null)

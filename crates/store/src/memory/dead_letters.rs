@@ -18,14 +18,14 @@ use std::collections::BTreeMap;
 impl DeadLetters for MemoryStore {
     async fn dismiss(&self, dismissal: &Dismissal, audit: &AuditEntry) -> Result<u32, StoreError> {
         let mut tables = self.tables();
-        let Dismissal { account_id, delivery_ids, key_id, note, at } = dismissal;
+        let Dismissal { account_id, delivery_ids, dismissed_by, note, at } = dismissal;
         let mut count = 0;
         for id in delivery_ids {
             let is_dead = |ended: &EndedDelivery| {
                 ended.delivery.account_id == *account_id && matches!(ended.ending, Ending::DeadLetter(_))
             };
             if tables.ended.get(id).is_some_and(is_dead) && !tables.settled.contains_key(id) {
-                let by = ResolvedBy::Dismissal { key_id: *key_id, note: note.clone() };
+                let by = ResolvedBy::Dismissal { dismissed_by: *dismissed_by, note: note.clone() };
                 tables.settled.insert(*id, Resolution { at: *at, by });
                 count += 1;
             }

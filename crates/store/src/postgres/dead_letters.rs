@@ -37,11 +37,11 @@ impl DeadLetters for PostgresStore {
         let connection = self.pools.general().await?;
         let transaction = connection.begin().await?;
         let dismissed = async {
-            let Dismissal { account_id, delivery_ids, key_id, note, at } = dismissal;
+            let Dismissal { account_id, delivery_ids, dismissed_by, note, at } = dismissal;
             let ids: Vec<Uuid> = delivery_ids.iter().map(|id| id.uuid()).collect();
             let params = params![
                 account_id: account_id.uuid() => UUID, delivery_ids: ids => UUID_ARRAY,
-                resolved_at: at.micros() => INT8, dismissed_by: key_id.uuid() => UUID, note: note => TEXT,
+                resolved_at: at.micros() => INT8, dismissed_by: dismissed_by.to_string() => TEXT, note: note => TEXT,
             ];
             let count = transaction.run(&DISMISS, params).await?.len() as u32;
             if count > 0 {

@@ -41,7 +41,7 @@ impl DeadLetters for SqliteStore {
 }
 
 fn dismiss(connection: &Connection, dismissal: &Dismissal, audit: &AuditEntry) -> Result<u32, Trouble> {
-    let Dismissal { account_id, delivery_ids, key_id, note, at } = dismissal;
+    let Dismissal { account_id, delivery_ids, dismissed_by, note, at } = dismissal;
     let mut count = 0;
     for id in delivery_ids {
         count += bound!(
@@ -49,7 +49,7 @@ fn dismiss(connection: &Connection, dismissal: &Dismissal, audit: &AuditEntry) -
             delivery_id: id,
             account_id: account_id,
             resolved_at: at,
-            dismissed_by: key_id,
+            dismissed_by: dismissed_by.to_string(),
             note: note,
         )
         .execute(connection)? as u32;

@@ -64,7 +64,7 @@ fn dismissal(ground: &Ground, ids: &[DeliveryId], note: Option<&str>, now: Times
     Dismissal {
         account_id: ground.account.id,
         delivery_ids: ids.to_vec(),
-        key_id: ApiKeyId::at(at(0), 7),
+        dismissed_by: ApiKeyId::at(at(0), 7).into(),
         note: note.map(str::to_owned),
         at: now,
     }
@@ -76,7 +76,7 @@ async fn dismiss(world: &World, ground: &Ground, ids: &[DeliveryId], now: Timest
 }
 
 fn dismissed(now: Timestamp) -> Option<Resolution> {
-    let by = ResolvedBy::Dismissal { key_id: ApiKeyId::at(at(0), 7), note: Some("by hand".into()) };
+    let by = ResolvedBy::Dismissal { dismissed_by: ApiKeyId::at(at(0), 7).into(), note: Some("by hand".into()) };
     Some(Resolution { at: now, by })
 }
 
@@ -262,7 +262,7 @@ pub(crate) async fn a_dismissal_is_written_down_with_its_count(world: World) {
         let written = entries.iter().find(|it| it.action == "dismiss_dead_letters").expect("its entry");
         assert_eq!(written.count, Some(3));
     }
-    let by = ResolvedBy::Dismissal { key_id: ApiKeyId::at(at(0), 7), note: None };
+    let by = ResolvedBy::Dismissal { dismissed_by: ApiKeyId::at(at(0), 7).into(), note: None };
     assert_eq!(resolution(&world, &ground, dead[0]).await, Some(Resolution { at: at(10), by }));
 }
 

@@ -452,7 +452,7 @@ impl Player {
         Operation::Dismiss(Dismissal {
             account_id: self.account(),
             delivery_ids,
-            key_id: ApiKeyId::at(self.now, 1),
+            dismissed_by: ApiKeyId::at(self.now, 1).into(),
             note: self.chance(50).then(|| "enough".into()),
             at: self.now,
         })

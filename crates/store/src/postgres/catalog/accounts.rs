@@ -164,10 +164,10 @@ pub(super) async fn changes(
         }
         Ok(())
     })?;
+    // Read later than the version, both: what has changed in between is read once more.
+    changes.numberings = connection.read(&NUMBERINGS, params).await?.all(numbering)?;
     let limits = connection.read(&ACCOUNT_DOCUMENT, params![id: id.uuid() => UUID]).await?;
     changes.limits = limits.first(limits_of)?.unwrap_or_default();
-    // Read later than the version: what has changed in between is read once more.
-    changes.numberings = connection.read(&NUMBERINGS, params).await?.all(numbering)?;
     Ok(changes)
 }
 

@@ -5,8 +5,9 @@ from unnest(:destination_ids) with ordinality as asked (id, place)
 left join lateral (
     select destinations.*
     from destinations
-    join accounts on accounts.id = destinations.account_id and accounts.deleted_at is null   -- else as good as gone
+    left join accounts on accounts.id = destinations.account_id
     where destinations.id = asked.id
+      and accounts.deleted_at is null                      -- else as good as gone; without an account it is damage, and told
     limit 1
 ) d on true
 left join accounts a on a.id = d.account_id

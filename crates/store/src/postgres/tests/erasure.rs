@@ -4,8 +4,9 @@ use super::World;
 use crate::postgres::erasure::TABLES;
 use std::collections::BTreeSet;
 
-/// Removed in a way of their own.
-const OTHERWISE: &[&str] = &["replays", "events", "event_tags", "attempts", "destinations"];
+/// Removed in a way of their own; what says that dead letters are settled goes with their attempts.
+const OTHERWISE: &[&str] =
+    &["replays", "events", "event_tags", "attempts", "settled_dead_letters", "destinations"];
 /// What is left of an account.
 const STAYS: &[&str] = &["audit_chains", "audit_entries", "erasures"];
 

@@ -484,6 +484,8 @@ fn ended_record(columns: &mut Columns<'_>) -> Result<DeliveryRecord, Trouble> {
 /// None: it is not settled.
 fn resolution(columns: &mut Columns<'_>) -> Result<Option<Resolution>, Trouble> {
     let at = columns.optional_time()?;
-    let by = ResolvedBy::read(columns.optional_id()?, columns.optional_id()?, columns.get()?);
+    let delivered_by = columns.optional_id()?;
+    let dismissed_by = columns.optional_text()?.and_then(|holder| holder.parse().ok());
+    let by = ResolvedBy::read(delivered_by, dismissed_by, columns.get()?);
     Ok(at.zip(by).map(|(at, by)| Resolution { at, by }))
 }

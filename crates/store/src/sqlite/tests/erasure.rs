@@ -4,8 +4,8 @@ use super::Fixture;
 use crate::sqlite::erasure::TABLES;
 use std::collections::BTreeSet;
 
-/// Removed in a way of their own.
-const OTHERWISE: &[&str] = &["queue", "replays", "attempts", "destinations"];
+/// Removed in a way of their own; what says that dead letters are settled goes with their attempts.
+const OTHERWISE: &[&str] = &["queue", "replays", "attempts", "settled_dead_letters", "destinations"];
 /// What is left of an account.
 const STAYS: &[&str] = &["audit_chains", "audit_entries", "erasures"];
 

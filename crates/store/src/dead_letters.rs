@@ -81,7 +81,7 @@ pub struct GroupFilter {
 
 impl GroupFilter {
     /// The first day that counts, since 1970.
-    pub(crate) fn from_day(&self) -> i32 {
+    pub(crate) fn first_day(&self) -> i32 {
         self.since.map_or(i32::MIN, day_of)
     }
 }

@@ -50,7 +50,7 @@ impl DeadLetters for MemoryStore {
             account_id == account
                 && !tables.settled.contains_key(&id)
                 && filter.destination_id.is_none_or(|wanted| wanted == destination_id)
-                && day_of(id.made_at()) >= filter.from_day()
+                && day_of(id.made_at()) >= filter.first_day()
         });
         for ended in open {
             let Ending::DeadLetter(reason) = ended.ending else { continue };

@@ -66,7 +66,7 @@ impl DeadLetters for PostgresStore {
         let params = params![
             account_id: account.uuid() => UUID, after_destination_id: destination.uuid() => UUID,
             after_reason: reason => TEXT, after_http_status: http_status as i16 => INT2,
-            after_outcome: outcome => TEXT, from_day: filter.from_day() => INT4,
+            after_outcome: outcome => TEXT, from_day: filter.first_day() => INT4,
             destination_id: filter.destination_id.map(|id| id.uuid()) => UUID, limit: limit as i64 => INT8,
         ];
         let rows = self.pools.general().await?.read(&DEAD_LETTER_GROUPS, params).await?;

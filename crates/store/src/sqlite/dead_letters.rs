@@ -79,7 +79,7 @@ fn groups(
         after_http_status: http_status,
         after_outcome: outcome,
         destination_id: filter.destination_id,
-        from_day: filter.from_day(),
+        from_day: filter.first_day(),
         limit: limit,
     )
     .each(connection, |columns| {

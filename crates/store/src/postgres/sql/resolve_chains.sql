@@ -12,6 +12,7 @@ from (
         from attempts a
         where a.event_id = c.event_id and a.ending is not null and a.ending = 'dead_letter' and a.origin = c.origin
           and a.delivery_id >= c.origin
+        offset 0                                                -- looked up for each, not joined
     ) dead
     where c.delivered
     union all
@@ -24,6 +25,7 @@ from (
         where a.event_id = c.event_id and a.ending is not null and a.ending = 'delivered' and a.origin = c.origin
           and a.delivery_id >= c.origin and a.delivery_id <> a.origin and a.replay_id is not null
           and a.ended_at >= c.created_at
+        offset 0
     ) made
     where not c.delivered
 ) n

@@ -81,7 +81,7 @@ fn rejected(id: DeliveryId) -> FactRow<'static> {
     }
 }
 
-type Counted = (String, u16, String, i64, u64, Vec<u8>, Vec<u8>);
+type Counted = (String, u16, String, i64, u32, Vec<u8>, Vec<u8>);
 
 fn counts(connection: &Connection) -> Vec<Counted> {
     let sql = "select reason, http_status, outcome, day, count, oldest, newest from dead_letter_counts";
@@ -162,7 +162,7 @@ fn the_oldest_that_is_left_is_found_behind_many_that_are_settled() {
                 AccountId::MIN.bytes(),
                 DestinationId::MIN.bytes(),
                 NOW / DAY,
-                ids.len(),
+                ids.len() as u32,
                 ids[0].bytes(),
                 ids[ids.len() - 1].bytes()
             ],

@@ -17,8 +17,8 @@ use crate::{
     query::Parameters,
     rate::{RateMeter, RateMeters},
     router::ListenAddress,
-    validate::is_uid,
     session::{self, BySession, KnownSession},
+    validate::is_uid,
 };
 use axum::extract::FromRequestParts;
 use domain::{
@@ -399,7 +399,11 @@ fn creates_account(parts: &request::Parts) -> Result<bool, ApiError> {
 
 /// The account that a key of the installation acts for: named by its id or its uid, and an id counts first. A user may name
 /// one of its own.
-async fn acts_for(app: &App, parts: &request::Parts, credential: &Credential) -> Result<Option<AccountId>, ApiError> {
+async fn acts_for(
+    app: &App,
+    parts: &request::Parts,
+    credential: &Credential,
+) -> Result<Option<AccountId>, ApiError> {
     let Some(named) = named_account(parts, credential)? else { return Ok(None) };
     let account = find_account(app, named).await?.ok_or_else(|| ApiError::no_such("account"))?;
     if own_accounts(credential).is_some_and(|own| !own.contains(&account)) {
@@ -447,7 +451,10 @@ fn own_accounts(credential: &Credential) -> Option<&[AccountId]> {
 }
 
 /// What the header says, of a key that may act for others, or of a user. With a session an empty name is none.
-fn named_account<'p>(parts: &'p request::Parts, credential: &Credential) -> Result<Option<&'p str>, ApiError> {
+fn named_account<'p>(
+    parts: &'p request::Parts,
+    credential: &Credential,
+) -> Result<Option<&'p str>, ApiError> {
     let mut named = parts.headers.get_all(POSTHASTE_ACCOUNT).iter();
     let (named, None) = (named.next(), named.next()) else {
         return Err(ApiError::invalid_header("`posthaste-account` names one account"));

@@ -43,9 +43,7 @@ pub(super) async fn choose_account(
         return Err(ApiError::scope_missing("a key acts for its own account: there is none to choose"));
     }
     let account_id = match account.as_deref().map(str::trim).filter(|named| !named.is_empty()) {
-        Some(named) => {
-            Some(find_account(&app, named).await?.ok_or_else(|| ApiError::no_such("account"))?)
-        }
+        Some(named) => Some(find_account(&app, named).await?.ok_or_else(|| ApiError::no_such("account"))?),
         None if is_operator => None,
         None => {
             return Err(ApiError::invalid_field(

@@ -76,7 +76,8 @@ async fn dismiss(world: &World, ground: &Ground, ids: &[DeliveryId], now: Timest
 }
 
 fn dismissed(now: Timestamp) -> Option<Resolution> {
-    let by = ResolvedBy::Dismissal { dismissed_by: ApiKeyId::at(at(0), 7).into(), note: Some("by hand".into()) };
+    let by =
+        ResolvedBy::Dismissal { dismissed_by: ApiKeyId::at(at(0), 7).into(), note: Some("by hand".into()) };
     Some(Resolution { at: now, by })
 }
 

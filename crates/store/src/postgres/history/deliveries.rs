@@ -121,7 +121,8 @@ pub(in super::super) fn dead_letters_alone(filter: &DeliveryFilter) -> bool {
 /// None: it is not settled.
 fn resolution(cells: &mut Cells<'_, '_>) -> Result<Option<Resolution>, Unreadable> {
     let at: Option<Timestamp> = cells.get("resolved_at")?;
-    let by = ResolvedBy::read(cells.get("delivered_by")?, cells.known_word("dismissed_by")?, cells.get("note")?);
+    let by =
+        ResolvedBy::read(cells.get("delivered_by")?, cells.known_word("dismissed_by")?, cells.get("note")?);
     Ok(at.zip(by).map(|(at, by)| Resolution { at, by }))
 }
 

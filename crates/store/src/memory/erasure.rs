@@ -148,7 +148,9 @@ impl Tables {
             ErasurePhase::Waiting => {
                 let waiting = self.waiting.newest_first(None).filter(|row| row.account_id == account);
                 let waiting: Vec<DeliveryId> = waiting.map(|row| row.id).take(most).collect();
-                waiting.iter().for_each(|id| drop(self.waiting.remove(*id)));
+                for id in &waiting {
+                    self.waiting.remove(*id);
+                }
                 waiting.len() + remove(&mut self.expansions, most, |_, row| row.account_id == account)
             }
             ErasurePhase::Replays => {
@@ -179,6 +181,7 @@ impl Tables {
             ErasurePhase::Sources => {
                 remove(&mut self.sources.0, most, |_, kept| kept.row.account_id == account)
                     + remove(&mut self.api_keys, most, |_, key| key.account_id == Some(account))
+                    + remove(&mut self.sessions, most, |_, session| session.account_id == Some(account))
             }
             ErasurePhase::Sums => {
                 self.told_accounts.remove(&account);

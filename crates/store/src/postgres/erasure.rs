@@ -76,6 +76,8 @@ pub(super) const TABLES: &[(ErasurePhase, &str, &str)] = &[
     (ErasurePhase::Routes, "routes", "account_id = :account_id order by account_id, id desc"),
     (ErasurePhase::Sources, "sources", "account_id = :account_id order by account_id, id desc"),
     (ErasurePhase::Sources, "api_keys", "account_id = :account_id order by account_id, id desc"),
+    // Whoever has chosen the account signs in again.
+    (ErasurePhase::Sources, "sessions", "account_id = :account_id"),
     (
         ErasurePhase::Sums,
         "rollups",

@@ -55,6 +55,8 @@ pub(super) const TABLES: &[(ErasurePhase, &str, &str)] = &[
     (ErasurePhase::Routes, "routes", erase_rows!("routes", "id")),
     (ErasurePhase::Sources, "sources", erase_rows!("sources", "id")),
     (ErasurePhase::Sources, "api_keys", erase_rows!("api_keys", "id")),
+    // Whoever has chosen the account signs in again.
+    (ErasurePhase::Sources, "sessions", erase_rows!("sessions", "id")),
     (ErasurePhase::Sums, "rollups", erase_rows!("rollups", "account_id, destination_id, span, starts_at")),
     (
         ErasurePhase::Sums,

@@ -9,7 +9,10 @@ use contract::{
     AuditQuery, DeadLetterGroupQuery, DeliveryQuery, DestinationQuery, EventQuery, NameQuery, StreamQuery,
 };
 use domain::{
-    id::{AccountId, ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId, TypedId},
+    id::{
+        AccountId, ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SessionId, SourceId,
+        TypedId, UserId,
+    },
     limits,
 };
 use serde_json::Value;
@@ -49,6 +52,8 @@ impl Named for ApiKeyId {}
 impl Named for EventId {}
 impl Named for DeliveryId {}
 impl Named for ReplayId {}
+impl Named for SessionId {}
+impl Named for UserId {}
 
 impl Named for AccountId {
     async fn by_uid(app: &App, _: Option<AccountId>, uid: &str) -> Result<Option<Self>, ApiError> {

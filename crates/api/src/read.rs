@@ -20,7 +20,7 @@ pub use stats::{destination_stats, fanout_stats, stats};
 
 pub(crate) use destinations::{effective, show as show_destination, switched};
 pub(crate) use events::altered;
-pub(crate) use search::Wanted;
+pub use search::Wanted;
 
 use crate::{app::App, error::ApiError, views};
 use contract::{

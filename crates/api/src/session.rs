@@ -85,7 +85,7 @@ impl Visitor {
 
     /// Whether there is more than one account to be looked at.
     pub fn may_choose_account(&self) -> bool {
-        self.is_operator() || self.own_accounts().is_some_and(|own| own.len() > 1)
+        self.known.kind().is_of_installation() || self.own_accounts().is_some_and(|own| own.len() > 1)
     }
 
     pub fn scopes(&self) -> &[Scope] {

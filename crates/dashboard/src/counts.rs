@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
-use store::Page;
+use store::{GroupFilter, Page};
 
 /// How old the numbers may be.
 const FRESH: Duration = Duration::from_secs(3);
@@ -67,7 +67,10 @@ async fn read(app: &App, account: AccountId) -> Counts {
         counts.account_name = found.view.name;
         counts.account_uid = found.view.uid;
     }
-    if let Ok(groups) = read::dead_letter_groups(app, account, Page { before: None, limit: GROUPS }).await {
+    if let Ok(groups) =
+        read::dead_letter_groups(app, account, GroupFilter::default(), Page { before: None, limit: GROUPS })
+            .await
+    {
         counts.dead_letters = groups.data.iter().map(|group| group.count).sum();
         counts.more_dead_letters = groups.next.is_some();
     }

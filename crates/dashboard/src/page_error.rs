@@ -74,7 +74,7 @@ fn of_problem(error: &ApiError) -> Page {
     Page::new(code.title(), body)
 }
 
-/// Those that the visitor may look at: all there are, for an operator.
+/// Those that the visitor may look at: all there are, for an operator or a platform.
 async fn accounts(visit: &Visit) -> Option<(Vec<AccountView>, Option<AccountId>)> {
     if let Some(own) = visit.visitor.own_accounts() {
         let each = own.iter().take(ACCOUNTS).map(|id| read::account(&visit.app, *id).boxed());
@@ -82,7 +82,10 @@ async fn accounts(visit: &Visit) -> Option<(Vec<AccountView>, Option<AccountId>)
         return Some((found.map(|found| found.view).collect(), None));
     }
     let page = store::Page { before: visit.params.parse("before"), limit: ACCOUNTS };
-    let found = read::accounts(&visit.app, page).await.ok().filter(|_| visit.visitor.is_operator())?;
+    let found = read::accounts(&visit.app, &read::Wanted::default(), page)
+        .await
+        .ok()
+        .filter(|_| visit.visitor.has(Scope::AccountsRead))?;
     Some((found.data, found.next))
 }
 

@@ -37,7 +37,7 @@ pub(super) async fn choose_account(
     let known = authenticate(&app, &parts).await?;
     let request = Request::from_parts(parts, body);
     let Body(ChosenAccount { account }) = Body::from_request(request, &app).await?;
-    let is_operator = known.kind() == KeyKind::Operator;
+    let is_operator = known.kind().is_of_installation();
     let own = known.own_accounts();
     if !is_operator && own.is_none() {
         return Err(ApiError::scope_missing("a key acts for its own account: there is none to choose"));
@@ -124,6 +124,6 @@ pub(super) async fn end_session(
 fn whose(known: &KnownSession) -> Option<Holder> {
     match known.kind() {
         KeyKind::Operator => None,
-        KeyKind::Account | KeyKind::Ingest => Some(known.holder()),
+        KeyKind::Account | KeyKind::Ingest | KeyKind::Platform => Some(known.holder()),
     }
 }

@@ -102,7 +102,7 @@ async fn operators_bring_events_in_for_an_account_that_they_name_and_for_no_othe
 #[tokio::test]
 async fn a_platforms_key_is_taken_where_an_operators_is_not() {
     let world = World::new().await;
-    let public = ApiService::new(ListenAddress::Public, world.app.clone());
+    let public = ApiService::new(ListenAddress::Public, world.app.clone(), None);
     let ask = async |kind: KeyKind, path: &str| {
         let (key, _) = world.new_key(kind, None).await;
         let headers =

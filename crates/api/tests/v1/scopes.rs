@@ -2,7 +2,7 @@
 //! is not in it fails the test, as does one that asks for more or for less.
 
 use crate::{openapi::operations, world::World};
-use Needs::{Anything, OperatorOr, PlatformScoped, Scoped};
+use Needs::{Anything, Operator, OperatorOr, PlatformScoped, Scoped};
 use domain::account::Scope;
 use http::Method;
 use serde_json::json;
@@ -17,6 +17,7 @@ enum Needs {
     PlatformScoped(Scope),
     /// An operator, or a key of an account with this scope.
     OperatorOr(Scope),
+    Operator,
 }
 
 const MATRIX: &[(&str, &str, Needs)] = &[
@@ -116,7 +117,7 @@ async fn a_key_may_do_what_its_scopes_say_and_nothing_else() {
             let (needs_it, needs_none) = match needs {
                 Scoped(needed) | OperatorOr(needed) => (*needed == scope, false),
                 Anything => (false, true),
-                PlatformScoped(_) => (false, false),
+                PlatformScoped(_) | Operator => (false, false),
             };
             let needs_other = matches!(needs, Scoped(_) | OperatorOr(_)) && !needs_it;
             assert_eq!(allowed(&with).await, needs_it || needs_none, "{method} {path} with {scope:?}");
@@ -144,6 +145,7 @@ async fn a_platform_may_do_what_its_scopes_say_and_nothing_else() {
             // The nodes are the operator's, whatever a platform may do.
             let (needed, for_whom) = match needs {
                 _ if *path == "/v1/nodes" => (None, Some(account.as_str())),
+                Operator => (None, None),
                 PlatformScoped(needed) => (Some(*needed), None),
                 Scoped(needed) | OperatorOr(needed) => (Some(*needed), Some(account.as_str())),
                 Anything => continue,
@@ -173,6 +175,7 @@ async fn may_for(world: &World, key: &str, account: Option<&str>, method: &str, 
         ("/v1/replays", "rpl"),
         ("/v1/routes", "rte"),
         ("/v1/sources", "src"),
+        ("/v1/users", "usr"),
     ];
     let kind = kinds.iter().find(|(list, _)| path.starts_with(list)).map_or("", |(_, kind)| kind);
     let id = |kind: &str| format!("{kind}_01h455vb4pex5vsknk084sn02q");

@@ -24,7 +24,7 @@ pub(crate) async fn page(visit: Visit) -> Response {
 async fn made(visit: &Visit) -> Result<Page, PageError> {
     let account = visit.require(Scope::DeliveriesRead)?;
     let page = store::Page { before: None, limit: limits::PAGE_MAX };
-    let found = read::dead_letter_groups(&visit.app, account, page).await?;
+    let found = read::dead_letter_groups(&visit.app, account, store::GroupFilter::default(), page).await?;
     let mut groups = found.data;
     groups.sort_by_key(|group| Reverse(group.last_at));
     let names = DestinationNames::of(visit, account, groups.iter().map(|group| group.destination_id)).await;
@@ -36,7 +36,7 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
             @if groups.is_empty() {
                 div.empty.good-news { (icon::check()) h2 { "No dead letters" } p { "Every delivery that ended has been delivered, or was cancelled by somebody." } }
             } @else {
-                p.lead { strong { (format::count(total, "delivery", "deliveries")) } " could not be delivered, in " (format::count(groups.len() as u64, "group", "groups")) ". What is replayed and delivered stays in the history; a group leaves this page when its deliveries are no longer kept." }
+                p.lead { strong { (format::count(total, "delivery", "deliveries")) } " could not be delivered, in " (format::count(groups.len() as u64, "group", "groups")) ". What a replay delivers, and what is dismissed, leaves this page and stays in the history." }
                 @if found.next.is_some() { p.note { "These are the first " (limits::PAGE_MAX) " groups; there are more." } }
                 div.groups { @for group in &groups { (one(visit, now, group, &names, may_replay)) } }
             }

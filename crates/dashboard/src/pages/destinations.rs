@@ -36,7 +36,7 @@ pub(crate) async fn page(visit: Visit) -> Response {
 async fn made(visit: &Visit) -> Result<Page, PageError> {
     let account = visit.require(Scope::DestinationsRead)?;
     let page = store::Page { before: visit.params.parse("before"), limit: limits::PAGE_MAX };
-    let found = read::destinations(&visit.app, account, page).await?;
+    let found = read::destinations(&visit.app, account, &read::Wanted::default(), page).await?;
     let mut rows = found.data;
     sort(&mut rows, visit.params.get("sort").unwrap_or("trouble"));
     let courses = courses(visit, account, &rows).await;

@@ -146,7 +146,9 @@ async fn names(
     if destinations {
         let mut before = None;
         for _ in 0..NAME_PAGES {
-            let found = read::destinations(app, account, store::Page { before, limit }).await?;
+            let found =
+                read::destinations(app, account, &read::Wanted::default(), store::Page { before, limit })
+                    .await?;
             for each in found.data {
                 names.destinations.entry(each.name).or_default().push(each.id);
                 names.destinations.extend(each.uid.map(|uid| (uid, vec![each.id])));
@@ -158,13 +160,19 @@ async fn names(
         }
     }
     if sources {
-        for each in read::sources(app, account, store::Page { before: None, limit }).await?.data {
+        for each in read::sources(app, account, &read::Wanted::default(), store::Page { before: None, limit })
+            .await?
+            .data
+        {
             names.sources.entry(each.name).or_default().push(each.id);
             names.sources.extend(each.uid.map(|uid| (uid, vec![each.id])));
         }
     }
     if routes {
-        for each in read::routes(app, account, store::Page { before: None, limit }).await?.data {
+        for each in read::routes(app, account, &read::Wanted::default(), store::Page { before: None, limit })
+            .await?
+            .data
+        {
             if let Some(name) = each.name {
                 names.routes.entry(name).or_default().push(each.id);
             }
@@ -382,7 +390,7 @@ async fn histogram(visit: &Visit, account: AccountId) -> Result<Markup, PageErro
         return Ok(Markup::default());
     }
     let page = store::Page { before: None, limit: limits::PAGE_MAX };
-    let destinations = read::destinations(&visit.app, account, page).await?;
+    let destinations = read::destinations(&visit.app, account, &read::Wanted::default(), page).await?;
     let ids: Vec<_> = destinations.data.iter().map(|destination| destination.id).collect();
     let hour = Duration::from_secs(3_600);
     let Some(series) = series::of_account(&visit.app, account, &ids, visit.now(), hour).await? else {

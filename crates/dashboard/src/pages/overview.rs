@@ -43,7 +43,7 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
     let lately = read::stats(app, account, &lately).await?;
     let first = store::Page { before: None, limit: limits::PAGE_MAX };
     let (destinations, more) = if visit.may(Scope::DestinationsRead) {
-        let found = read::destinations(app, account, first).await?;
+        let found = read::destinations(app, account, &read::Wanted::default(), first).await?;
         (found.data, found.next.is_some())
     } else {
         (Vec::new(), false)
@@ -54,7 +54,7 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
     }
     let groups = if visit.may(Scope::DeliveriesRead) {
         let page = store::Page { before: None, limit: limits::PAGE_MAX };
-        read::dead_letter_groups(app, account, page).await?.data
+        read::dead_letter_groups(app, account, store::GroupFilter::default(), page).await?.data
     } else {
         Vec::new()
     };

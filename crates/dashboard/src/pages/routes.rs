@@ -26,16 +26,30 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
     let found = read::routes(
         app,
         account,
+        &read::Wanted::default(),
         store::Page { before: visit.params.parse("before"), limit: limits::PAGE_DEFAULT },
     )
     .await?;
     let names =
         DestinationNames::of(visit, account, found.data.iter().map(|route| route.destination_id)).await;
-    let sources =
-        read::sources(app, account, store::Page { before: None, limit: limits::PAGE_MAX }).await?.data;
+    let sources = read::sources(
+        app,
+        account,
+        &read::Wanted::default(),
+        store::Page { before: None, limit: limits::PAGE_MAX },
+    )
+    .await?
+    .data;
     let may = visit.may(Scope::DestinationsWrite);
     let destinations = if may {
-        read::destinations(app, account, store::Page { before: None, limit: limits::PAGE_MAX }).await?.data
+        read::destinations(
+            app,
+            account,
+            &read::Wanted::default(),
+            store::Page { before: None, limit: limits::PAGE_MAX },
+        )
+        .await?
+        .data
     } else {
         Vec::new()
     };

@@ -22,7 +22,7 @@ pub(crate) async fn page(visit: Visit) -> Response {
 async fn made(visit: &Visit) -> Result<Page, PageError> {
     let account = visit.require(Scope::DestinationsRead)?;
     let page = store::Page { before: visit.params.parse("before"), limit: limits::PAGE_MAX };
-    let found = read::sources(&visit.app, account, page).await?;
+    let found = read::sources(&visit.app, account, &read::Wanted::default(), page).await?;
     let may = visit.may(Scope::DestinationsWrite);
     let publish = format!(
         "curl {}/v1/events \\\n  -H \"authorization: Bearer $POSTHASTE_KEY\" -H \"content-type: application/json\" \\\n  -d '{{\"type\": \"invoice.paid\", \"data\": {{\"id\": \"in_1\"}}}}'",

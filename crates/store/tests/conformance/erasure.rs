@@ -94,7 +94,7 @@ fn new_replay(ground: &Ground) -> NewReplay {
         rate: 30,
         matched: 1,
         matched_exact: true,
-        created_by: ApiKeyId::at(at(0), 7),
+        created_by: ApiKeyId::at(at(0), 7).into(),
         created_at: at(20),
         key: None,
         at_once: None,

@@ -58,10 +58,7 @@ pub(super) async fn create(
     new: &Account,
     audit: &AuditEntry,
 ) -> Result<Account, StoreError> {
-    let params = params![
-        id: new.id.uuid() => UUID, uid: new.uid => TEXT, created_at: new.created_at.micros() => INT8,
-        doc: document(new)? => TEXT,
-    ];
+    let doc = document(new)?;
     let transaction = connection.begin().await?;
     let created = async {
         if let Some(most) = most {
@@ -72,6 +69,10 @@ pub(super) async fn create(
                 return Err(StoreError::Full { what: "accounts" });
             }
         }
+        let params = params![
+            id: new.id.uuid() => UUID, uid: new.uid => TEXT, created_at: new.created_at.micros() => INT8,
+            doc: doc => TEXT,
+        ];
         transaction.run(&INSERT_ACCOUNT, params).await?;
         audit_log::append(&transaction, Some(new.id), audit).await?;
         Ok(Account { version: 1, ..new.clone() })

@@ -72,7 +72,7 @@ async fn a_day_that_is_dropped_takes_its_counts_along() {
     let dismissal = Dismissal {
         account_id: ground.account_id,
         delivery_ids: vec![ids[0], ids[2], ids[3]],
-        key_id: domain::id::ApiKeyId::MIN,
+        dismissed_by: domain::id::ApiKeyId::MIN.into(),
         note: None,
         at: world.now,
     };

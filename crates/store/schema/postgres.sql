@@ -519,7 +519,7 @@ table settled_dead_letters
     account_id uuid not null
     resolved_at bigint not null
     delivered_by uuid
-    dismissed_by uuid
+    dismissed_by text
     note text
     constraint settled_dead_letters_check CHECK (((delivered_by IS NULL) <> (dismissed_by IS NULL)))
     constraint settled_dead_letters_check1 CHECK (((note IS NULL) OR (dismissed_by IS NOT NULL)))

@@ -587,9 +587,9 @@ CREATE TABLE settled_dead_letters (
     delivery_id blob not null primary key check (length(delivery_id) = 16),
     account_id blob not null,
     resolved_at integer not null,
-    -- The delivery of its chain that was delivered, or the key of whoever dismissed it.
+    -- The delivery of its chain that was delivered, or the key or user that dismissed it, as it is shown.
     delivered_by blob,
-    dismissed_by blob,
+    dismissed_by text,
     note text,
     check ((delivered_by is null) <> (dismissed_by is null)),
     check (note is null or dismissed_by is not null)

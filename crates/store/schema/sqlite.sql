@@ -12,12 +12,12 @@ CREATE UNIQUE INDEX accounts_uid on accounts (uid) where deleted_at is null;
 
 CREATE TABLE api_keys (
     id blob not null primary key check (length(id) = 16),
-    -- Null: an operator's key.
+    -- Null: a key of an operator or a platform.
     account_id blob,
     lookup text not null,
     hash blob not null,
     name text not null,
-    kind text not null check (kind in ('account', 'ingest', 'operator')),
+    kind text not null check (kind in ('account', 'ingest', 'operator', 'platform')),
     scopes text not null,
     source_id blob,
     rate_limit integer,
@@ -25,7 +25,7 @@ CREATE TABLE api_keys (
     last_used_at integer,
     revoked_at integer,
     created_at integer not null,
-    check ((kind = 'operator') = (account_id is null))
+    check ((kind in ('operator', 'platform')) = (account_id is null))
 ) without rowid;
 
 CREATE INDEX api_keys_account on api_keys (account_id, id);

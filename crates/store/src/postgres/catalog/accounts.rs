@@ -26,7 +26,7 @@ static LOCK_ACCOUNTS: LazyLock<Statement> = sql!(
     "lock_accounts": "select pg_advisory_xact_lock(1885430627, hashtext(coalesce(current_schema(), '')))"
 );
 static COUNT_ACCOUNTS: LazyLock<Statement> =
-    sql!("count_accounts": "select count(*) as count from (select 1 from accounts limit :limit) some");
+    sql!("count_accounts": "select count(*) as count from (select 1 from accounts limit :limit) counted");
 static ACCOUNT_DOCUMENT: LazyLock<Statement> =
     sql!("account_document": "select doc from accounts where id = :id");
 static ACCOUNT: LazyLock<Statement> = sql!("account": "select doc, version from accounts where id = :id");

@@ -80,6 +80,17 @@ async function replay(input) {
 }
 const nameOf = id => $(`a[href="/destinations/${CSS.escape(id)}"]`)?.textContent || id;
 
+// --- Dead letters that nobody will have again ------------------------------------------------------------------------
+async function dismiss(filter, count) {
+  const note = make('input', { type: 'text', maxlength: 1000, 'aria-label': 'Why', placeholder: 'Why? The history keeps it.' });
+  const yes = await confirm(`Dismiss ${count}?`, 'Nothing is sent and nothing is forgotten: they leave this page, and can still be replayed one by one.', 'Dismiss', note);
+  if (!yes) return;
+  const answer = await call('/v1/dead-letters/dismiss', { body: { filter, ...(note.value.trim() && { note: note.value.trim() }) } });
+  if (!answer.ok) return toast(problemText(answer.body), true);
+  toast(`${number(answer.body.dismissed)} dismissed${answer.body.more ? '; there are more, dismiss again' : ''}`);
+  await again();
+}
+
 /** A filter without what it does not say. */
 function lean(filter) {
   return Object.fromEntries(Object.entries(filter).filter(([, value]) => value != null && (!Array.isArray(value) || value.length)));
@@ -279,6 +290,7 @@ document.addEventListener('click', async event => {
     if (filter.status?.some(status => !ENDED.includes(status))) return toast('Only what has ended can be replayed: ask for delivered, dead_letter or cancelled.', true);
     return replay({ filter });
   }
+  if ('dismissFilter' in dataset) return dismiss(lean(JSON.parse(dataset.dismissFilter)), dataset.count);
   if ('action' in dataset) { await act(button); if ('session' in dataset) sessions(); return; }
   if ('bulk' in dataset) return bulk(button);
   if ('reveal' in dataset) return reveal(button);

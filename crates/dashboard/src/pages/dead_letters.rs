@@ -73,7 +73,7 @@ fn one(
     html! {
         article.group data-key=(text) {
             div.group-head {
-                span.status.bad { (icon::cross()) (group.reason.as_str().replace('_', " ")) @if let Some(code) = group.http_status { " · HTTP " (code) } }
+                span.status.bad { (icon::cross()) (group.reason.as_str().replace('_', " ")) @if let Some(outcome) = group.outcome { " · " (outcome.as_str().replace('_', " ")) } @if let Some(code) = group.http_status { " · HTTP " (code) } }
                 h2 { (names.link(group.destination_id)) }
                 span.grow {}
                 strong.big-count { (format::number(group.count)) }
@@ -81,7 +81,10 @@ fn one(
             p { (remedy(group.reason)) }
             p.quiet { "first " (moment::ago(now, group.first_at)) " · last " (moment::ago(now, group.last_at)) " · sample " a href={ "/deliveries/" (group.sample_delivery_id) } { (name::id(group.sample_delivery_id)) } }
             div.acts {
-                @if may_replay { button.button.primary type="button" data-replay-filter=(filter) { "Replay…" } }
+                @if may_replay {
+                    button.button.primary type="button" data-replay-filter=(filter) { "Replay…" }
+                    button.button type="button" data-dismiss-filter=(filter) data-count=(format::count(group.count, "dead letter", "dead letters")) { "Dismiss…" }
+                }
                 a.button href=(link("/events", &[("q", Some(&text))])) { "Look at them" }
                 (name::copy_as(&curl, "Copy curl"))
             }

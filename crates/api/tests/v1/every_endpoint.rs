@@ -171,6 +171,7 @@ fn check(case: Case, owner: Owner, names_something: bool, reply: &Reply) {
         (Case::PlatformForNobody | Case::PlatformForForeign, Owner::Operator) => {
             assert_eq!(found, (403, "scope_missing"));
         }
+        (Case::Foreign, Owner::Operator) if names_something => assert_eq!(found, (403, "scope_missing")),
         (Case::Foreign | Case::PlatformForForeign, _) if names_something => {
             assert_eq!(found, (404, "not_found"));
         }

@@ -243,7 +243,8 @@ mod tests {
         assert!(viewer.iter().all(|scope| scope.as_str().ends_with(":read")));
         let editor = UserRole::Editor.scopes();
         for scope in Scope::ALL {
-            let kept_back = matches!(scope, Scope::KeysManage | Scope::AccountAdmin);
+            let of_account = Scope::OF_ACCOUNT.contains(&scope);
+            let kept_back = !of_account || matches!(scope, Scope::KeysManage | Scope::AccountAdmin);
             assert_eq!(editor.contains(&scope), !kept_back, "{scope}");
         }
     }

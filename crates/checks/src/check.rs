@@ -17,6 +17,7 @@ mod cold_start;
 mod compressed_ingest;
 mod connections_cut;
 mod cost_of_more_nodes;
+mod customers_under_kills;
 mod damaged_files;
 mod database_crash;
 mod database_network_cut;
@@ -190,6 +191,8 @@ checks! {
     every_outcome ["c06"] BOTH => "every outcome has its attempts, its pauses and its ending";
     undeliverable_rows ["c07"] BOTH =>
         "a delivery that cannot be made ends in a dead letter and harms no other";
+    customers_under_kills [] BOTH =>
+        "a platform's customers on nodes that die: each event to its own, and of a deleted one nothing is left";
     replay_under_kills ["c08"] BOTH =>
         "a replay that many ask for at once, on nodes that die, makes each delivery once";
     backfilled_once [] BOTH =>

@@ -86,6 +86,8 @@ calls! {
 
     // Events.
     publish(event: &Publish<'_>) -> Accepted = post "/v1/events", event;
+    /// For a platform: the account that is acted for is made if its uid is new.
+    publish_to_new_account(event: &Publish<'_>) -> Accepted = post "/v1/events?create_account=true", event;
     events(query: &EventQuery, cursor: Option<&str>) -> ListBody<EventView> = list "/v1/events", query, cursor;
     /// With its headers, payload and first deliveries.
     event(id: EventId) -> EventDetailView = get "/v1/events/{id}";

@@ -41,6 +41,7 @@ const ANSWER_BYTES: usize = 64 * 1024 * 1024;
 pub struct Client {
     base: Url,
     key: Option<HeaderValue>,
+    account: Option<HeaderValue>,
     http: legacy::Client<Connector, Full<Bytes>>,
 }
 
@@ -58,13 +59,19 @@ impl Client {
             Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         let base = base.ok_or_else(|| Error::BadUrl(url.to_owned()))?;
         let http = legacy::Client::builder(TokioExecutor::new()).build(Connector::new()?);
-        Ok(Self { base, key: None, http })
+        Ok(Self { base, key: None, account: None, http })
     }
 
     /// The same server with another key.
     pub fn with_key(&self, key: &str) -> Result<Self, Error> {
         let key = Self::new(self.base.as_str(), key)?.key;
         Ok(Self { key, ..self.clone() })
+    }
+
+    /// The same server and key, which is an operator's or a platform's, acting for an account named by its id or uid.
+    pub fn acting_for(&self, account: &str) -> Result<Self, Error> {
+        let named = HeaderValue::try_from(account).map_err(|_| Error::BadHeader(account.to_owned()))?;
+        Ok(Self { account: Some(named), ..self.clone() })
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
@@ -111,6 +118,9 @@ impl Client {
         }
         if let Some(key) = &self.key {
             headers.insert(header::AUTHORIZATION, key.clone());
+        }
+        if let Some(account) = &self.account {
+            headers.insert("posthaste-account", account.clone());
         }
         request
     }

@@ -29,7 +29,7 @@ pub(crate) struct TableAudit {
     pub(crate) gaps: u64,
     /// Events whose deliveries are not as many as were committed with them.
     pub(crate) partial_fan_outs: u64,
-    /// Idempotency keys that more than one event of a source has.
+    /// Idempotency keys that more than one event of a source has, or of an account if published.
     pub(crate) keys_stored_twice: u64,
 }
 
@@ -68,7 +68,7 @@ impl TableAudit {
             .await?,
             keys_stored_twice: number(
                 "select count(*) from (select source_id, idempotency_key from events
-                 where idempotency_key is not null group by source_id, idempotency_key having count(*) > 1) twice",
+                 where idempotency_key is not null group by account_id, source_id, idempotency_key having count(*) > 1) twice",
             )
             .await?,
         })

@@ -63,7 +63,7 @@ def every_page(world):
             said = f"{path}, {theme}, {width}"
             shown = [("", None)]
             if path == "/":
-                shown += [(", help", "document.querySelector('[data-help]').click()"), (", palette", "document.querySelector('dialog[open]').close(); document.dispatchEvent(new Event('palette'))")]
+                shown += [(", help", "document.querySelector('[data-help]').click()"), (", palette", "document.querySelector('dialog[open]')?.close(); document.dispatchEvent(new Event('palette'))")]
             if "/destinations/dst" in path:
                 shown += [(f", {name}", f"document.querySelector('[role=tab][aria-controls={name}]')?.click()") for name in ("settings", "signing", "test", "history")]
             for what, act in shown:

@@ -63,7 +63,7 @@ def a_replay_is_made_by_its_form_paused_resumed_and_cancelled(world):
     world.receiver.set(path, 200)
     tab = world.page("/replays")
     tab.click(it("summary", "New replay"))
-    form = "form[data-replay-form]"
+    form = "form[data-replay-form='']"
     tab.fill(it(f"{form} [name='filter.destination_id']"), destination)
     tab.fill(it(f"{form} [name='filter.since']"), "1h")
     tab.fill(it(f"{form} [name=rate]"), "1")
@@ -84,3 +84,34 @@ def a_replay_is_made_by_its_form_paused_resumed_and_cancelled(world):
     wait_for(lambda: len(of(world, destination, replay_id=replay)) == made, "and those alone are there")
     tab.open("/events?q=" + urllib.parse.quote(f"replay:{replay}"))
     tab.shows(it("#rows tbody tr"))
+
+
+@trial()
+def events_are_brought_to_a_destination_that_came_later(world):
+    name = world.name("late")
+    events = [world.api.publish(f"{name}.paid", {"number": number}) for number in range(3)]
+    destination = world.api.destination(name, world.receiver.url(f"/{name}"))
+    world.api.route(destination, f"{name}.*")
+    tab = world.page("/replays#backfill")
+    form = "form[data-replay-form=backfill]"
+    tab.fill(it(f"{form} [name=destination_ids]"), destination)
+    tab.fill(it(f"{form} [name='events.type']"), f"{name}.*")
+    tab.fill(it(f"{form} [name='events.since']"), "1h")
+    tab.click(it(f"{form} button[type=submit]"))
+    tab.leaves(lambda: tab.confirms("Make 3 deliveries"))
+    for event in events:
+        want(world.api.ended(event, to=destination)[0]["status"] == "delivered", "what came before the destination is delivered")
+    tab.shows(it("[data-key]", "/backfill/"))
+
+
+@trial()
+def dead_letters_are_selected_and_dismissed(world):
+    destination, _, _ = dead(world, "chosen", 3)
+    tab = world.page("/events?q=" + urllib.parse.quote(f"status:dead_letter destination:{destination}"))
+    ids = [each["id"] for each in of(world, destination)]
+    for each in ids[:2]:
+        tab.click(it(f"[data-pick='{each}']"))
+    tab.click(it("button[data-dismiss-selected]"))
+    tab.leaves(lambda: tab.confirms("Dismiss 2 dead letters"))
+    resolved = {each["id"] for each in of(world, destination, resolved="true")}
+    want(resolved == set(ids[:2]), f"those two are settled: {resolved}")

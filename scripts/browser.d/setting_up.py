@@ -143,6 +143,10 @@ def a_source_is_made_brings_events_in_and_goes(world):
     tab.shows(card)
     tab.click(it("button[data-reveal]", within=card))
     tab.shows(it("[data-revealed]", "/ingest/", within=card))
+    tab.click(it("summary", "Edit", within=card))
+    tab.fill(it("[name=name]", within=card), name + "-2")
+    tab.leaves(lambda: tab.click(it("button[type=submit]", within=card)))
+    want(world.api.get(f"/v1/sources/{source}")["name"] == name + "-2", "the API has the new name")
     tab.click(it("button[data-action]", "Disable", within=card))
     tab.confirms(name)
     wait_for(lambda: not world.api.get(f"/v1/sources/{source}")["enabled"], "it is disabled")
@@ -182,12 +186,13 @@ def a_route_is_made_tried_changed_switched_and_deleted(world):
 
     # What an event would do, by its members; and one that came, with the reason of the mismatch.
     small = world.api.publish(f"{kind}.paid", {"amount": 90})
+    tab.open("/routes")
     tab.click(it("summary", "Try an event"))
-    form = "form[data-form='/v1/routes/preview']"
+    form = "form[data-form='/v1/routes/preview']:has([name=event_id])"
     tab.fill(it(f"{form} [name=event_id]"), small)
     tab.click(it(f"{form} button[type=submit]"))
     tab.shows(it(f"{form} [data-form-result]", "/data.amount is 90, wanted/"))
-    tab.fill(it(f"{form} [name=event_id]"), "")
+    form = "form[data-form='/v1/routes/preview']:has([name=type])"
     tab.fill(it(f"{form} [name=type]"), f"{kind}.paid")
     tab.fill(it(f"{form} [name=data]"), '{"amount": 100}')
     tab.click(it(f"{form} button[type=submit]"))

@@ -147,3 +147,37 @@ def a_key_that_is_made_here_is_shown_once_works_and_is_revoked(world):
     revoked = [each for each in world.api.all("/v1/api-keys", limit=200) if each["name"] == name]
     want(not revoked or revoked[0]["revoked_at"], "the API says that it is revoked")
     want(re.match(r"ph[a-z]_", key), "it looks like a key")
+
+
+@trial(looks="once")
+def an_operator_makes_a_user_who_sees_what_the_role_allows_and_removes_it(world):
+    tab = world.sign_in(world.tab(world.stranger()), world.node.operator_key)
+    account, name = world.api.get("/v1/account")["id"], world.name("vera")
+    tab.open("/")
+    tab.leaves(lambda: tab.click(it(f"button[data-account='{account}']")))
+    tab.open("/settings")
+    tab.shows(it("[data-doctor]", "/ok/"))
+    tab.click(it("#users summary", "New user"))
+    form = "form[data-form='/v1/users']"
+    tab.fill(it(f"{form} [name=name]"), name)
+    tab.fill(it(f"{form} [name=password]"), "correct horse battery")
+    tab.fill(it(f"{form} [name=role]"), "viewer")
+    tab.leaves(lambda: tab.click(it(f"{form} button[type=submit]")))
+    user = next(each for each in world.operator.all("/v1/users") if each["name"] == name)
+    want((user["role"], user["accounts"]) == ("viewer", [account]), f"the API knows the user: {user}")
+    viewer = world.tab(world.stranger())
+    viewer.open("/login")
+    viewer.click(it("summary", "With a user name"))
+    viewer.fill(it("#user"), name)
+    viewer.fill(it("#password"), "correct horse battery")
+    viewer.leaves(lambda: viewer.click(it("#login-user button[type=submit]")))
+    for path in ("/events", f"/events/{world.lost[0]}", "/destinations", f"/destinations/{world.well}", "/dead-letters", "/replays", "/sources", "/routes", "/settings"):
+        viewer.open(path)
+        acts = viewer.texts(it("main [data-action]:not([data-session]), main [data-reveal], main [data-replay-filter], main [data-dismiss-filter]"))
+        want(not acts, f"a viewer changes nothing on {path}: {acts}")
+    row = it("#users tr", name)
+    tab.click(it("button[data-method=DELETE]", within=row))
+    tab.confirms(name)
+    tab.hides(row)
+    want(not [each for each in world.operator.all("/v1/users") if each["name"] == name], "the API knows the user no more")
+    viewer.until(lambda: (viewer.open("/events"), viewer.path().startswith("/login"))[1], "who was removed is out")

@@ -240,7 +240,7 @@ document.addEventListener('keydown', event => {
   if (event.key === 'ArrowDown' && document.activeElement.matches(ROWS)) { event.preventDefault(); return move(1); }
   if (event.key === 'ArrowUp' && document.activeElement.matches(ROWS)) { event.preventDefault(); return move(-1); }
   if (!singleKeys()) return;
-  if (performance.now() - goPressed < 1200) {
+  if (goPressed && performance.now() - goPressed < 1200) {
     goPressed = 0;
     const to = $(`.nav[data-key="${CSS.escape(event.key)}"]`);
     if (to) { event.preventDefault(); return location.assign(to.href); }

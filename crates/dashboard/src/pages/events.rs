@@ -494,7 +494,7 @@ mod tests {
         };
         assert_eq!(
             path_of("/v1/deliveries", parameters(serde_json::to_value(&query))),
-            "/v1/deliveries?http_status=503&status=dead_letter&status=cancelled&type=order.*"
+            "/v1/deliveries?status=dead_letter&status=cancelled&type=order.*&http_status=503"
         );
         let all = serde_json::to_value(DeliveryQuery::default());
         assert_eq!(path_of("/v1/deliveries", parameters(all)), "/v1/deliveries");

@@ -7,6 +7,7 @@ use crate::{
     cache::Cache,
     client_address::TrustedProxies,
     destinations::test::TestsUnderWay,
+    doctor::{Doctor, LastExamination},
     error::ApiError,
     full_backlogs::FullBacklogs,
     guesses::Guesses,
@@ -68,6 +69,8 @@ pub struct AppState {
     pub(crate) addresses: Arc<AddressPolicy>,
     pub(crate) sender: Arc<dyn TestSend>,
     pub(crate) tests: TestsUnderWay,
+    pub(crate) doctor: Arc<dyn Doctor>,
+    pub(crate) examined: LastExamination,
     pub(crate) config: ApiConfig,
     pub(crate) keys: Keys,
     /// Accounts that are there and are acted for, by id and by uid.
@@ -104,6 +107,8 @@ pub struct AppParts {
     pub secrets: Arc<InstallationSecrets>,
     pub addresses: Arc<AddressPolicy>,
     pub sender: Arc<dyn TestSend>,
+    /// Who looks whether everything is in order; `()`: nobody but the node itself.
+    pub doctor: Arc<dyn Doctor>,
     /// What else in this process is told in metrics.
     pub scraped: Vec<Arc<dyn Scraped>>,
     /// The owner of every loop of the process.
@@ -288,6 +293,7 @@ impl App {
             secrets,
             addresses,
             sender,
+            doctor,
             scraped,
             supervisor,
             config,
@@ -321,6 +327,8 @@ impl App {
             addresses,
             sender,
             tests: TestsUnderWay::default(),
+            doctor,
+            examined: LastExamination::default(),
             config,
             keys,
             acted_for: Cache::of_credentials(limits::ACTED_FOR_CACHED),

@@ -25,6 +25,7 @@ mod body;
 mod cache;
 mod client_address;
 mod docs;
+pub mod doctor;
 mod document;
 pub mod error;
 mod guesses;

@@ -6,6 +6,7 @@ mod attempts;
 mod deliveries;
 mod destinations;
 mod events;
+mod matching;
 mod search;
 mod series;
 mod stats;
@@ -15,6 +16,7 @@ pub use destinations::{
     destination, destination_attempts, destination_holds, destination_secret, destinations,
 };
 pub use events::{event, event_payload, events};
+pub use matching::matching;
 pub use series::{destination_series, series};
 pub use stats::{destination_stats, fanout_stats, stats};
 

@@ -5,7 +5,7 @@ use crate::{
     answers::share_of_all,
     api_keys,
     app::App,
-    audit, dead_letters, deliveries, destinations, docs,
+    audit, dead_letters, deliveries, destinations, docs, doctor,
     error::ApiError,
     events, health, ingest_url, metrics, nodes, publish, replays, request, routes,
     session::{self, Pages},
@@ -154,8 +154,9 @@ fn urls() -> OpenApiRouter<App> {
         .routes(routes!(nodes::list))
         // Everything above changes things in several steps; below, the committer takes care of that.
         .route_layer(middleware::from_fn(request::finish_despite_disconnect))
-        // It changes nothing, and ends with its client.
+        // These change nothing, and end with their client.
         .routes(routes!(destinations::test::test))
+        .routes(routes!(doctor::examine))
         // Events come in.
         .routes(routes!(ingest_url::ingest))
         .routes(routes!(publish::publish))

@@ -14,6 +14,7 @@
 //! | [`nginx`] | nginx before a node |
 //! | [`report`] | counts and broken rules, as one line of JSON |
 //! | [`figures`] | medians, memory, CPU time an event |
+//! | [`visitor`] | a browser that has signed in, as far as pages and their time are concerned |
 //! | [`waiting`] | waiting for something to become true, and work that goes on meanwhile |
 //! | [`audit`] | what the tables must look like when all is done |
 //! | [`logbook`] | what every check leaves behind: both logs, the faults, and the attempts of the tables |
@@ -67,6 +68,7 @@ pub(crate) mod scrape;
 pub(crate) mod strace;
 pub(crate) mod test_node;
 pub(crate) mod testbed;
+pub(crate) mod visitor;
 pub(crate) mod waiting;
 
 pub(crate) use audit::{TableAudit, settle_accounts};

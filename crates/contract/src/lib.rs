@@ -14,6 +14,7 @@ mod attempt;
 mod audit;
 mod delivery;
 mod destination;
+mod doctor;
 mod event;
 mod headers;
 mod node;
@@ -43,6 +44,7 @@ pub use destination::{
     NewDestination, RetryPolicyFromView, RotateSecret, SchemeInput, SecretView, SettingsFromView,
     SigningInput, SigningView, TestEvent,
 };
+pub use doctor::{ExaminationView, FindingLevel, FindingView};
 pub use event::{
     EventDetailView, EventQuery, EventReplayInput, EventView, FanoutState, FanoutView, MetadataIs,
 };

@@ -1,6 +1,7 @@
 // Buttons and forms that call the API by the session, and show what it says.
 import { $, $$, call, make, problemText, refresh, sayThere, toast, now } from './dom.js';
 import { picked, showPicked } from './app.js';
+import { destinationName } from './names.js';
 
 // --- Asking first ----------------------------------------------------------------------------------------------------
 /** Resolves to whether the answer was yes. */
@@ -64,32 +65,86 @@ async function bulk(button) {
 // --- Replays: the count and the cost first ---------------------------------------------------------------------------
 const span = seconds => seconds < 120 ? `${seconds} s` : seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
 const number = value => Number(value).toLocaleString('en');
+const RATE = 100;
+/** How many there are, for which destinations, and how long it takes at which rate; then it begins. */
 async function replay(input) {
   const estimate = await call('/v1/replays', { body: { ...input, dry_run: true } });
   if (!estimate.ok) return toast(problemText(estimate.body), true);
-  const { matched, matched_exact, by_destination, estimated_seconds } = estimate.body;
-  if (!matched) return toast('There is nothing to replay.');
-  const list = make('table', { class: 'list' }, make('tbody', {}, ...(by_destination || []).slice(0, 10).map(each =>
-    make('tr', {}, make('td', { class: 'wide' }, make('code', {}, nameOf(each.destination_id))), make('td', { class: 'num' }, number(each.count))))));
+  const { matched, matched_exact, by_destination = [] } = estimate.body;
+  if (!matched) return toast(input.events ? 'There is nothing to bring anywhere: every event has been where the routes lead.' : 'There is nothing to replay.');
+  const names = await Promise.all(by_destination.slice(0, 10).map(each => destinationName(each.destination_id)));
+  const rows = names.map((name, at) => make('tr', {}, make('td', { class: 'wide' }, name), make('td', { class: 'num' }, number(by_destination[at].count))));
+  if (by_destination.length > rows.length) rows.push(make('tr', {}, make('td', { class: 'wide quiet' }, `and ${by_destination.length - rows.length} more destinations`), make('td', {})));
+  const rate = make('input', { type: 'number', min: 1, max: 10000, value: input.rate || RATE, 'aria-label': 'A second, at most' });
+  const cost = make('strong', {});
+  const told = () => { cost.textContent = `about ${span(Math.ceil(matched / Math.max(1, Number(rate.value) || RATE)))}`; };
+  rate.addEventListener('input', told);
+  told();
   const count = `${number(matched)}${matched_exact ? '' : '+'} ${matched === 1 ? 'delivery' : 'deliveries'}`;
-  const yes = await confirm(`Replay ${count}?`, `About ${span(estimated_seconds)} at ${input.rate || 100} a second. Each becomes a new delivery; what was sent cannot be taken back.`, 'Replay', list);
+  const more = make('div', { class: 'cost' }, make('label', {}, 'At ', rate, ' a second: ', cost), make('table', { class: 'list' }, make('tbody', {}, ...rows)));
+  const yes = await confirm(input.events ? `Make ${count}?` : `Replay ${count}?`, 'Each becomes a new delivery, as fast as its destination takes it. What was sent cannot be taken back.', input.events ? 'Make them' : 'Replay', more);
   if (!yes) return;
-  const made = await call('/v1/replays', { body: input, headers: { 'idempotency-key': crypto.randomUUID?.() || String(Math.random()).slice(2) } });
+  const made = await call('/v1/replays', { body: { ...input, rate: Number(rate.value) || RATE }, headers: { 'idempotency-key': crypto.randomUUID?.() || String(Math.random()).slice(2) } });
   if (!made.ok) return toast(problemText(made.body), true);
   location.assign(`/replays/${made.body.id}`);
 }
 const nameOf = id => $(`a[href="/destinations/${CSS.escape(id)}"]`)?.textContent || id;
 
 // --- Dead letters that nobody will have again ------------------------------------------------------------------------
-async function dismiss(filter, count) {
+/** By a filter, whose matches are counted first, or by ids. A request settles so many; the next goes on where it stopped. */
+async function dismiss({ filter, ids }) {
+  let count = ids?.length;
+  if (filter) {
+    const estimate = await call('/v1/replays', { body: { filter, dry_run: true } });
+    if (!estimate.ok) return toast(problemText(estimate.body), true);
+    count = estimate.body.matched;
+    if (!count) return toast('There is nothing to dismiss.');
+  }
   const note = make('input', { type: 'text', maxlength: 1000, 'aria-label': 'Why', placeholder: 'Why? The history keeps it.' });
-  const yes = await confirm(`Dismiss ${count}?`, 'Nothing is sent and nothing is forgotten: they leave this page, and can still be replayed one by one.', 'Dismiss', note);
+  const yes = await confirm(`Dismiss ${number(count)} dead ${count === 1 ? 'letter' : 'letters'}?`, 'Nothing is sent and nothing is forgotten: they leave this page, and can still be replayed one by one.', 'Dismiss', note);
   if (!yes) return;
-  const answer = await call('/v1/dead-letters/dismiss', { body: { filter, ...(note.value.trim() && { note: note.value.trim() }) } });
-  if (!answer.ok) return toast(problemText(answer.body), true);
-  toast(`${number(answer.body.dismissed)} dismissed${answer.body.more ? '; there are more, dismiss again' : ''}`);
+  const said = note.value.trim() ? { note: note.value.trim() } : {};
+  let dismissed = 0, until = filter?.until;
+  for (;;) {
+    const answer = await call('/v1/dead-letters/dismiss', { body: ids ? { delivery_ids: ids, ...said } : { filter: { ...filter, ...(until && { until }) }, ...said } });
+    if (!answer.ok) { toast(problemText(answer.body), true); break; }
+    dismissed += answer.body.dismissed;
+    toast(`${number(dismissed)} of ${number(count)} dismissed`);
+    // The same moment once more would be the same request once more.
+    if (!answer.body.more || !answer.body.next_until || answer.body.next_until === until) break;
+    until = answer.body.next_until;
+  }
+  if (ids) location.reload();
   await again();
 }
+
+// --- The newest of a group -------------------------------------------------------------------------------------------
+document.addEventListener('toggle', async event => {
+  const group = event.target;
+  if (!group.matches?.('[data-samples][open]')) return;
+  const answer = await call(group.dataset.samples, { method: 'GET' });
+  if (!answer.ok) return;
+  const rows = answer.body.data.map(each => make('li', {},
+    make('a', { class: 'plain', href: `/deliveries/${each.id}` }, each.event_type),
+    make('span', { class: 'quiet' }, `${each.attempt_count} ${each.attempt_count === 1 ? 'attempt' : 'attempts'}${each.last_http_status ? ` · HTTP ${each.last_http_status}` : ''}`),
+    make('time', { datetime: each.created_at, 'data-relative': true, class: 'quiet' }, '')));
+  $('[data-samples-shown]', group)?.replaceChildren(make('ul', { class: 'last-events' }, ...rows));
+}, true);
+
+// --- What the doctor finds -------------------------------------------------------------------------------------------
+async function examine() {
+  const place = $('[data-doctor]');
+  if (!place) return;
+  const answer = await call('/v1/doctor', { method: 'GET' });
+  if (!answer.ok) return place.replaceChildren(make('p', { class: 'quiet' }, problemText(answer.body)));
+  const tones = { ok: 'good', warning: 'warn' };
+  const rows = answer.body.findings.map(each => make('tr', {},
+    make('td', {}, make('span', { class: `status ${tones[each.level] || 'bad'}` }, `${each.level === 'ok' ? '✓' : '!'} ${each.level}`)),
+    make('td', {}, each.check.replaceAll('_', ' ')),
+    make('td', { class: 'wide' }, each.detail, each.fix ? make('div', { class: 'quiet' }, each.fix) : null)));
+  place.replaceChildren(make('table', { class: 'list' }, make('tbody', {}, ...rows)));
+}
+examine();
 
 /** A filter without what it does not say. */
 function lean(filter) {
@@ -125,7 +180,7 @@ function members(form) {
     if (field.type === 'checkbox') {
       if (type === 'set') { (sets[field.name] ||= []); if (field.checked) sets[field.name].push(field.value); continue; }
       if (!field.checked && unchecked === undefined) continue;
-      value = field.checked;
+      value = type === 'word' ? field.value : field.checked;
     } else {
       // A password is what was typed, spaces and all.
       const text = field.type === 'password' ? field.value : field.value.trim();
@@ -180,6 +235,7 @@ async function send(form) {
     return showProblems(form, { errors: [{ pointer: `/${wrong.field.name.replaceAll('.', '/')}`, detail: wrong.text }] });
   }
   showProblems(form, null);
+  if (form.dataset.replayForm === 'backfill') return replay({ events: body.events || {}, match: 'now', ...(body.destination_ids && { destination_ids: body.destination_ids }), rate: body.rate });
   if ('replayForm' in form.dataset) return replay({ filter: body.filter || {}, rate: body.rate });
   const button = $('button[type=submit]', form);
   button?.setAttribute('aria-busy', 'true');
@@ -192,6 +248,7 @@ async function send(form) {
   switch (form.dataset.result) {
     case 'test': return place.replaceChildren(tested(answer.body));
     case 'key':
+      form.reset();
       place.replaceChildren(make('p', {}, 'This is the only time the key is shown:'), command(answer.body.key));
       toast('Made');
       return;
@@ -226,12 +283,24 @@ function tested(attempt) {
 /** Which routes match, and the first thing that does not hold of the others. */
 function previewed(routes) {
   if (!routes.length) return make('p', { class: 'quiet' }, 'There is no route.');
-  const text = value => typeof value === 'string' ? value : JSON.stringify(value);
   const matching = routes.filter(route => route.matches).length;
   return make('div', {}, make('p', {}, `${matching} of ${routes.length} routes match.`), make('table', { class: 'list' }, make('tbody', {}, ...routes.slice(0, 50).map(route => make('tr', {},
     make('td', {}, make('span', { class: route.matches ? 'status good' : 'status quiet' }, route.matches ? (route.delivers ? '✓ delivers' : '✓ matches, an older route delivers') : '✕ no match')),
     make('td', {}, make('a', { href: `/destinations/${route.destination_id}` }, nameOf(route.destination_id))),
-    make('td', { class: 'wide' }, route.why ? `${route.why.path} is ${route.why.found === null ? 'not there' : text(route.why.found)}, wanted ${text(route.why.expected)}` : ''))))));
+    make('td', { class: 'wide' }, route.why ? why(route.why) : ''))))));
+}
+const text = value => typeof value === 'string' ? value : JSON.stringify(value);
+const SIGNS = { $eq: '=', $neq: '≠', $gt: '>', $gte: '≥', $lt: '<', $lte: '≤', $in: 'one of', $nin: 'none of', $startsWith: 'that begins with', $endsWith: 'that ends with', $exist: 'that it is there:', $not: 'not' };
+function wanted(expected) {
+  if (Array.isArray(expected)) return expected.map(text).join(' or ');
+  if (expected === null || typeof expected !== 'object') return text(expected);
+  return Object.entries(expected).map(([operator, value]) => `${SIGNS[operator] || operator} ${text(value)}`).join(' and ');
+}
+function why({ path, expected, found }) {
+  if (path === 'enabled') return 'the route is disabled';
+  if (path === 'source_id') return 'the route is of another source';
+  if (path === 'type') return `the route takes ${wanted(expected)}`;
+  return `${path} is ${found === null ? 'not there' : text(found)}, wanted ${wanted(expected)}`;
 }
 async function preview(button) {
   const answer = await call('/v1/routes/preview', { body: { event_id: button.dataset.preview } });
@@ -290,7 +359,9 @@ document.addEventListener('click', async event => {
     if (filter.status?.some(status => !ENDED.includes(status))) return toast('Only what has ended can be replayed: ask for delivered, dead_letter or cancelled.', true);
     return replay({ filter });
   }
-  if ('dismissFilter' in dataset) return dismiss(lean(JSON.parse(dataset.dismissFilter)), dataset.count);
+  if ('dismissFilter' in dataset) return dismiss({ filter: lean(JSON.parse(dataset.dismissFilter)) });
+  if ('dismissSelected' in dataset) return dismiss({ ids: picked() });
+  if ('lookAgain' in dataset) { $('[data-doctor]').replaceChildren(make('p', { class: 'quiet' }, 'Looking…')); return examine(); }
   if ('action' in dataset) { await act(button); if ('session' in dataset) sessions(); return; }
   if ('bulk' in dataset) return bulk(button);
   if ('reveal' in dataset) return reveal(button);

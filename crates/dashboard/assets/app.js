@@ -197,17 +197,32 @@ if (keysBox) {
   keysBox.addEventListener('change', () => stored('keys', keysBox.checked ? 'on' : 'off'));
 }
 let goPressed = 0;
+// Of a table, or a list of cards.
+const ROWS = '.list tbody tr[data-key], .groups > [data-key]';
 function move(by) {
-  const rows = $$('.list tbody tr[data-key]').filter(row => row.offsetParent);
+  const rows = $$(ROWS).filter(each => each.offsetParent);
   if (!rows.length) return;
-  const at = rows.indexOf(document.activeElement.closest?.('tr[data-key]') || $('tr[aria-selected=true]'));
+  const at = rows.indexOf(row());
   const next = rows[Math.max(0, Math.min(rows.length - 1, at < 0 ? 0 : at + by))];
   next.tabIndex = 0;
   next.focus();
   next.scrollIntoView({ block: 'nearest' });
   if ($('.split[data-open]') && next.dataset.event) openPane($('.row-link', next).href, next).then(() => next.focus({ preventScroll: true }));
 }
-const row = () => document.activeElement.closest?.('tr[data-key]') || $('tr[aria-selected=true]');
+const row = () => document.activeElement.closest?.(ROWS) || $('tr[aria-selected=true]');
+/** What is selected, else the row one is at, else what the page is about. */
+function replayHere() {
+  if (!picked().length) {
+    const here = row();
+    const button = (here && $('[data-replay]', here)) || $('#detail:not([hidden]) [data-replay]') || (!here && $('[data-replay]'));
+    if (button) return button.click();
+    const box = here && $('[data-pick]', here);
+    if (!box) return;
+    box.checked = true;
+    pickRow(box, false);
+  }
+  $('[data-replay-selected]')?.click();
+}
 document.addEventListener('keydown', event => {
   const typing = event.target.matches?.('input:not([type=checkbox]), textarea, select, [contenteditable]');
   if ((event.ctrlKey || event.metaKey) && event.key === 'k') { event.preventDefault(); return document.dispatchEvent(new Event('palette')); }
@@ -217,15 +232,15 @@ document.addEventListener('keydown', event => {
     return;
   }
   if (typing || event.ctrlKey || event.metaKey || event.altKey || $('dialog[open]')) return;
-  if (event.key === 'Enter' && document.activeElement.matches('tr[data-key]')) {
+  if (event.key === 'Enter' && document.activeElement.matches(ROWS)) {
     const link = $('.row-link', document.activeElement);
-    if (link) { event.preventDefault(); $('.split') && document.activeElement.dataset.event ? openPane(link.href, document.activeElement) : location.assign(link.href); }
+    if (link) { event.preventDefault(); $('.split') && document.activeElement.dataset.event ? openPane(link.href, document.activeElement) : link.click(); }
     return;
   }
-  if (event.key === 'ArrowDown' && document.activeElement.matches('tr')) { event.preventDefault(); return move(1); }
-  if (event.key === 'ArrowUp' && document.activeElement.matches('tr')) { event.preventDefault(); return move(-1); }
+  if (event.key === 'ArrowDown' && document.activeElement.matches(ROWS)) { event.preventDefault(); return move(1); }
+  if (event.key === 'ArrowUp' && document.activeElement.matches(ROWS)) { event.preventDefault(); return move(-1); }
   if (!singleKeys()) return;
-  if (performance.now() - goPressed < 1200) {
+  if (goPressed && performance.now() - goPressed < 1200) {
     goPressed = 0;
     const to = $(`.nav[data-key="${CSS.escape(event.key)}"]`);
     if (to) { event.preventDefault(); return location.assign(to.href); }
@@ -239,10 +254,17 @@ document.addEventListener('keydown', event => {
     d: switchTheme,
     p: () => $('[data-pause-live]')?.click(),
     t: openTest,
-    r: () => (picked().length ? $('[data-replay-selected]') : $('[data-replay]'))?.click(),
+    r: replayHere,
     x: () => { const box = $('[data-pick]', row() || document.createElement('i')); if (box) { box.checked = !box.checked; pickRow(box, false); } },
     X: () => { const box = $('[data-pick]', row() || document.createElement('i')); if (box) { box.checked = true; pickRow(box, true); } },
   };
   if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
 });
+// A form that is folded away, by its address.
+function unfold() {
+  const named = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+  if (named?.tagName === 'DETAILS') { named.open = true; named.scrollIntoView({ block: 'start' }); }
+}
+addEventListener('hashchange', unfold);
+unfold();
 rendered(document.createElement('i'));

@@ -10,7 +10,6 @@ function arm(chart) {
   if (!plot || rows.length < 2) return;
   const cursor = make('div', { class: 'cursor', hidden: true });
   const tip = make('div', { class: 'tip', hidden: true });
-  plot.append(cursor, tip);
   let start = null, brush = null;
 
   const place = event => {
@@ -19,6 +18,8 @@ function arm(chart) {
     return { part, row: Math.round(part * (rows.length - 1)), width: box.width };
   };
   plot.addEventListener('pointermove', event => {
+    // Only while somebody points there: a chart that is read is not replaced by a newer one.
+    if (!tip.isConnected) plot.append(cursor, tip);
     const { part, row, width } = place(event);
     const x = row / (rows.length - 1) * width;
     const cells = [...rows[row].children].map(cell => cell.textContent);
@@ -33,7 +34,7 @@ function arm(chart) {
       brush.style.width = `${Math.abs(part - start) * width}px`;
     }
   });
-  plot.addEventListener('pointerleave', () => { if (!brush) cursor.hidden = tip.hidden = true; });
+  plot.addEventListener('pointerleave', () => { if (!brush) { cursor.remove(); tip.remove(); } });
   if (!('brush' in chart.dataset)) return;
   plot.addEventListener('pointerdown', event => {
     if (event.button !== 0) return;

@@ -86,7 +86,9 @@ function merge(fresh) {
   for (const region of $$('[data-region]')) {
     if (!region.matches('[data-list]')) {
       const dragged = region.querySelector('.brush, .tip');
-      if (!dragged && !(region.matches(':hover') && region.querySelector('form'))) replaceRegion(fresh, region.id);
+      // Nor is what somebody fills in, or has just been shown once.
+      const held = region.querySelector('details[open] > form, [data-revealed]:not([hidden])');
+      if (!dragged && !held && !(region.matches(':hover') && region.querySelector('form'))) replaceRegion(fresh, region.id);
       continue;
     }
     mergeList(region, fresh.getElementById(region.id));
@@ -131,15 +133,16 @@ function mergeList(list, next) {
   $('#pill-count').textContent = added.length >= rows.length && rows.length >= 50 ? `${rows.length}+` : added.length;
 }
 
-function togglePause(button) {
+function togglePause() {
   paused = !paused;
-  button.firstChild.textContent = paused ? 'Resume ' : 'Pause ';
+  $$('.button[data-pause-live]').forEach(button => { button.firstChild.textContent = paused ? 'Resume ' : 'Pause '; });
+  $('#live').title = paused ? 'Go on (p)' : 'Pause what is live (p)';
   if (paused) { source?.close(); say('paused', 'Paused'); } else { say('connecting', 'Connecting'); connect(); changed(); }
 }
 
 document.addEventListener('click', async event => {
   const pause = event.target.closest?.('[data-pause-live]');
-  if (pause) return togglePause(pause);
+  if (pause) return togglePause();
   if (event.target.closest?.('#pill')) {
     $('#pill').hidden = true;
     scrollTo({ top: 0 });

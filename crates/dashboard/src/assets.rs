@@ -34,6 +34,7 @@ assets! {
     "live.js" as JAVASCRIPT,
     "charts.js" as JAVASCRIPT,
     "actions.js" as JAVASCRIPT,
+    "names.js" as JAVASCRIPT,
     "palette.js" as JAVASCRIPT,
     "login.js" as JAVASCRIPT,
     "icon.svg" as "image/svg+xml",

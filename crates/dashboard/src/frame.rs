@@ -165,8 +165,8 @@ fn account(visit: &Visit) -> Markup {
             } @else { span.account-name { "All accounts" } }
             span.quiet { (visit.visitor.key_name()) @if visit.visitor.is_operator() { " · operator" } }
             div.account-acts {
-                @if visit.visitor.may_choose_account() && visit.visitor.account_id().is_some() {
-                    a.link href="/?accounts" { "Switch account" }
+                @if visit.visitor.may_choose_account() {
+                    a.link href="/?accounts" data-accounts { "Switch account" }
                 }
                 button.link type="button" data-sign-out { "Sign out" }
             }
@@ -180,7 +180,7 @@ fn top(visit: &Visit, page: &Page) -> Markup {
             button.icon-button.menu-button type="button" data-menu aria-controls="side" aria-expanded="false" aria-label="Screens" { (icon::menu()) }
             h1 { (page.title) }
             @if live(visit, page).is_some() {
-                span.live #live data-state="connecting" role="status" { span.dot {} span #live-word { "Connecting" } }
+                button.live #live data-state="connecting" type="button" data-pause-live title="Pause what is live (p)" { span.dot {} span #live-word role="status" { "Connecting" } }
             }
             form.search action="/events" method="get" role="search" {
                 (icon::search())

@@ -6,6 +6,7 @@
 
 mod assets;
 mod chart;
+mod command_line;
 mod counts;
 mod destination_names;
 mod format;
@@ -22,6 +23,7 @@ mod search;
 mod series;
 mod status;
 mod visit;
+mod why;
 
 use api::App;
 use axum::{Extension, Router, routing::get};

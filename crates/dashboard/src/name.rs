@@ -26,6 +26,14 @@ pub(crate) fn copy_as(text: &str, label: &str) -> Markup {
     html! { button.button type="button" data-copy=(text) { (label) } }
 }
 
+/// What the page shows by curl and, where `posthaste` has a command for it, by that.
+pub(crate) fn copy_commands(curl: &str, posthaste: Option<&str>) -> Markup {
+    html! {
+        (copy_as(curl, "Copy curl"))
+        @if let Some(command) = posthaste { (copy_as(command, "Copy CLI")) }
+    }
+}
+
 /// A command in a box, with its button.
 pub(crate) fn command(text: &str) -> Markup {
     html! { div.command { pre { code { (text) } } (copy(text, "Copy")) } }

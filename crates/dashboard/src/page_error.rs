@@ -1,21 +1,12 @@
 //! Why a page cannot be shown, as a page.
 
-use crate::{
-    reads::together,
-    visit::{Page, Visit},
-};
-use api::{error::ApiError, read};
-use contract::AccountView;
-use domain::{
-    account::Scope,
-    id::{AccountId, RequestId},
-};
-use futures_util::FutureExt;
+use crate::visit::{Page, Visit};
+use api::error::ApiError;
+use domain::{account::Scope, id::RequestId};
 use http::StatusCode;
 use maud::{Markup, html};
 
-/// Accounts to choose from that are shown at once.
-const ACCOUNTS: usize = 200;
+pub(crate) use crate::pages::accounts::choose;
 
 #[derive(Debug)]
 pub(crate) enum PageError {
@@ -72,46 +63,4 @@ fn of_problem(error: &ApiError) -> Page {
         }
     };
     Page::new(code.title(), body)
-}
-
-/// Those that the visitor may look at: all there are, for an operator or a platform.
-async fn accounts(visit: &Visit) -> Option<(Vec<AccountView>, Option<AccountId>)> {
-    if let Some(own) = visit.visitor.own_accounts() {
-        let each = own.iter().take(ACCOUNTS).map(|id| read::account(&visit.app, *id).boxed());
-        let found = together(each.collect()).await.into_iter().flatten();
-        return Some((found.map(|found| found.view).collect(), None));
-    }
-    let page = store::Page { before: visit.params.parse("before"), limit: ACCOUNTS };
-    let found = read::accounts(&visit.app, &read::Wanted::default(), page)
-        .await
-        .ok()
-        .filter(|_| visit.visitor.has(Scope::AccountsRead))?;
-    Some((found.data, found.next))
-}
-
-/// The accounts, for whoever has more than one and has not chosen.
-pub(crate) async fn choose(visit: &Visit) -> Markup {
-    let Some((accounts, next)) = accounts(visit).await else {
-        return html! { div.empty { h2 { "No account" } p { "This session belongs to no account." } } };
-    };
-    html! {
-        p.lead { "Choose the account to look at; you can change it at the bottom left at any time." }
-        @if accounts.is_empty() {
-            div.empty { h2 { "There is no account yet" } p { "Make one with " code { "POST /v1/accounts" } "." } }
-        } @else {
-            table.list {
-                thead { tr { th scope="col" { "Account" } th scope="col" { "uid" } th scope="col" { "Id" } th scope="col" { "Keeps" } th scope="col" {} } }
-                tbody { @for account in &accounts {
-                    tr {
-                        td { strong { (account.name) } }
-                        td { (account.uid.as_deref().unwrap_or("–")) }
-                        td { code.id { (account.id) } }
-                        td.num { (account.retention_days) " days" }
-                        td.act { button.button type="button" data-account=(account.id) { "Open" } }
-                    }
-                } }
-            }
-            @if let Some(next) = next { a.button href=(format!("?before={next}")) { "Older accounts" } }
-        }
-    }
 }

@@ -1,5 +1,6 @@
 //! The screens, one file each.
 
+pub(crate) mod accounts;
 pub(crate) mod dead_letters;
 pub(crate) mod destination;
 pub(crate) mod destination_form;

@@ -91,11 +91,15 @@ impl Browser {
 const SCREENS: &[&str] = &[
     "/",
     "/?accounts",
+    "/?accounts=&account=nobody",
     "/events",
     "/events?q=status:dead_letter",
     "/events?q=type:a.*%20since:1h",
     "/events?q=nonsense:%3Cimg%3E",
     "/events?q=metadata.a:b",
+    "/events?q=since:7d",
+    "/events?q=since:2d%20until:1d%20status:delivered",
+    "/events?q=since:1d%20until:2d",
     "/destinations",
     "/destinations?sort=backlog",
     "/destinations/new",
@@ -275,4 +279,84 @@ async fn files_are_kept_for_ever_by_what_is_in_them() {
         "a page of the version before still has a look"
     );
     assert_eq!(browser.get("/assets/x/..%2fCargo.toml").await.status, 404);
+}
+
+#[tokio::test]
+async fn an_event_says_where_it_went_and_why_nowhere_else() {
+    let world = World::memory().await;
+    world.routed_destination().await;
+    let choosy = json!({ "name": "crm", "url": "https://example.com/crm" });
+    let choosy = world::text(&world.post("/v1/destinations", choosy).await.expect(201)["id"]);
+    let filter = json!({ "data": { "amount": { "$gte": 100 } } });
+    let route = json!({ "destination_id": choosy, "filter": filter });
+    world.post("/v1/routes", route).await.expect(201);
+    let event = world.publish("invoice.paid", json!({ "amount": 90 })).await;
+    let browser = Browser::of(&world, &world.key).await;
+    let page = browser.get(&format!("/events/{event}")).await.text;
+    for said in ["1 of 2 destinations", ">crm</a> did not match", "<code>90</code>", "<code>≥ 100</code>"] {
+        assert!(page.contains(said), "{said}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_has_the_command_that_shows_the_same_and_no_other() {
+    let world = World::memory().await;
+    let browser = Browser::of(&world, &world.key).await;
+    let dead = browser.get("/events?q=status:dead_letter").await.text;
+    assert!(dead.contains("/v1/deliveries?status=dead_letter"));
+    assert!(dead.contains("posthaste tail") && dead.contains("--kind delivery.changed --status dead_letter"));
+    let tagged = browser.get("/events?q=tag:a").await.text;
+    assert!(tagged.contains("/v1/events?tag=a") && !tagged.contains("posthaste tail"));
+}
+
+#[tokio::test]
+async fn only_what_has_ended_is_offered_for_a_replay_of_all_that_match() {
+    let world = World::memory().await;
+    let browser = Browser::of(&world, &world.key).await;
+    for (query, offered) in [
+        ("status:dead_letter", true),
+        ("http_status:503", true),
+        ("type:a", true),
+        ("status:queued", false),
+        ("tag:a", false),
+        ("", false),
+    ] {
+        let page = browser.get(&format!("/events?q={query}")).await.text;
+        assert_eq!(page.contains("Replay all that match"), offered, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn dead_letters_show_their_course_and_leave_when_they_are_settled() {
+    let world = World::memory().await;
+    let (destination, _) = world.routed_destination().await;
+    let event = world.publish("order.lost", json!({})).await;
+    let delivery = world.delivery_of(&event).await;
+    world.attempt(&destination, &delivery, Outcome::Rejected, 404).await;
+    let browser = Browser::of(&world, &world.key).await;
+    let page = browser.get("/dead-letters").await.text;
+    assert!(page.contains("↑ 1 today") && page.contains("data-samples=\"/v1/deliveries?status=dead_letter"));
+    let dismissed = json!({ "delivery_ids": [delivery], "note": "known" });
+    world.post("/v1/dead-letters/dismiss", dismissed).await.expect(200);
+    assert!(browser.get("/dead-letters").await.text.contains("No dead letters"));
+}
+
+#[tokio::test]
+async fn a_key_is_offered_the_scopes_that_an_account_may_give() {
+    let world = World::memory().await;
+    let settings = Browser::of(&world, &world.key).await.get("/settings").await.text;
+    assert!(settings.contains("value=\"events:read\"") && !settings.contains("value=\"accounts:read\""));
+    assert!(!settings.contains("data-doctor") && !settings.contains("/v1/users"), "the operator's");
+}
+
+#[tokio::test]
+async fn an_operator_finds_an_account_by_its_name_and_looks_after_the_installation() {
+    let world = World::memory().await;
+    let browser = Browser::of(&world, &world.operator_key).await;
+    let found = browser.get("/?accounts=&account=umb").await.text;
+    assert!(found.contains("Umbrella") && !found.contains("Acme"));
+    let by_id = browser.get(&format!("/?accounts=&account={}", world.account)).await.text;
+    assert!(by_id.contains("Acme") && !by_id.contains("Umbrella"));
+    let settings = browser.get("/settings").await.text;
+    assert!(settings.contains("data-doctor") && settings.contains("data-form=\"/v1/users\""));
 }

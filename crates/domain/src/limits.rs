@@ -299,6 +299,11 @@ pub const UPDATE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Routes a preview answers for.
 pub const PREVIEW_ROUTES: usize = 10_000;
+/// What was found by looking whether everything is in order is told again for so long, and looking takes so long at most.
+pub const EXAMINATION_FRESH: Duration = Duration::from_secs(10);
+pub const EXAMINATION_PATIENCE: Duration = Duration::from_secs(15);
+/// Routes that are judged whenever an event is looked at; beyond, when somebody asks.
+pub const MATCHED_AT_SIGHT: usize = 1_000;
 /// Of a `tracestate` that is passed on: as much as W3C Trace Context asks for.
 pub const TRACESTATE_BYTES: usize = 512;
 pub const TRACESTATE_ENTRIES: usize = 32;

@@ -90,7 +90,9 @@ pub use prepared::PreparedEvent;
 pub use queue::{
     Consequence, DueDelivery, Fact, FetchedDelivery, LaneHead, Queue, Settlement, TrackHead, Window,
 };
-pub use read_only::{FoundTables, MissingRight, ReadOnlyStore, SchemaVersion, UnsafeSetting, open_read_only};
+pub use read_only::{
+    Extent, FoundTables, MissingRight, ReadOnlyStore, SchemaVersion, UnsafeSetting, open_read_only,
+};
 pub use replay::{
     CreatedReplay, NewReplay, OpenReplay, Original, OriginalWalk, Originals, Replay, ReplayChunk, ReplayHold,
     ReplayKey, ReplayStatus, ReplaySwitch, Replayed, Replays, SelectedDeliveries, Selection, Survey,

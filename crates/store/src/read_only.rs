@@ -17,6 +17,18 @@ pub trait ReadOnlyStore: Audit + AuditChains {
 
     /// What lets the store lose what it has acknowledged, on a connection as a server gets it.
     async fn unsafe_settings(&self) -> Result<Vec<UnsafeSetting>, StoreError>;
+
+    /// How large it is.
+    async fn extent(&self) -> Result<Extent, StoreError>;
+}
+
+/// How much room a store takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// The file, and the log beside it that is not in the file yet.
+    File { bytes: u64, log_bytes: u64 },
+    /// The database with everything in it, and the partitions that days are kept in.
+    Database { bytes: u64, partitions: u64 },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -105,7 +105,7 @@ const STATEMENTS_OF_POSTGRES: Reasons = &[
         ],
     ),
     ("a snapshot tells what is new: on SQLite the numbers of the rows do", &["sum_fresh"]),
-    ("settings and tables of a server", &["found_tables", "rights", "unsafe_settings"]),
+    ("settings and tables of a server", &["extent", "found_tables", "rights", "unsafe_settings"]),
     (
         "one round trip: a list is a scan and a page, and many are asked for together",
         &[

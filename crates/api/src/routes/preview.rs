@@ -92,7 +92,7 @@ fn candidate(input: &PreviewInput) -> Candidate<'_> {
     }
 }
 
-fn judge(routes: &RouteTable, event: &Candidate<'_>) -> Vec<RoutePreviewView> {
+pub(crate) fn judge(routes: &RouteTable, event: &Candidate<'_>) -> Vec<RoutePreviewView> {
     let mut deliverers = Deliverers::default();
     let mut judged: Vec<_> =
         routes.iter().map(|route| views::route_preview(route, event, &mut deliverers)).collect();

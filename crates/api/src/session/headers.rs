@@ -29,6 +29,10 @@ pub(crate) async fn of_page(State(app): State<App>, request: Request, next: Next
 
 /// Of what is answered under `/ui/v1`.
 pub(crate) fn of_data(headers: &mut HeaderMap, transport: Transport) {
+    // The bytes of a stranger are what the stranger says they are: a browser is told of text, to be saved.
+    if headers.contains_key(header::CONTENT_DISPOSITION) {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    }
     put(headers, header::CONTENT_SECURITY_POLICY, DATA);
     common(headers, transport);
 }

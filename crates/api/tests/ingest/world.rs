@@ -94,6 +94,7 @@ impl World {
             secrets: secrets.clone(),
             addresses: Arc::new(AddressPolicy::default()),
             sender: sender.clone(),
+            doctor: Arc::new(()),
             scraped: Vec::new(),
             supervisor: supervisor.clone(),
             config,

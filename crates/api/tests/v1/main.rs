@@ -10,6 +10,7 @@ mod backfills;
 mod dead_letters;
 mod deliveries;
 mod destinations;
+mod doctor;
 mod erasure;
 mod events;
 mod every_endpoint;

@@ -58,6 +58,7 @@ const MATRIX: &[(&str, &str, Needs)] = &[
     ("get", "/v1/destinations/{id}/stats", Scoped(Scope::DestinationsRead)),
     ("get", "/v1/destinations/{id}/stats/series", Scoped(Scope::DestinationsRead)),
     ("post", "/v1/destinations/{id}/test", Scoped(Scope::DestinationsWrite)),
+    ("get", "/v1/doctor", Operator),
     ("get", "/v1/events", Scoped(Scope::EventsRead)),
     ("post", "/v1/events", Scoped(Scope::IngestWrite)),
     ("post", "/v1/events/batch", Scoped(Scope::IngestWrite)),

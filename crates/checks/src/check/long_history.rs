@@ -1,14 +1,15 @@
 //! Hazard: what is fast on an empty store is slow on one that has been in use for weeks, and forgetting makes it worse.
 //!
 //! A million events (`--count`) of eight days, with their endings, are written into the tables; the node sums them up.
-//! Then the lists, statistics and metrics are asked for, ten times each. Then the account keeps seven days only: a day goes,
+//! Then the lists, statistics and metrics are asked for, ten times each, and every page of the dashboard twenty times. Then the account keeps seven days only: a day goes,
 //! under a steady load (`--rate`), which is compared with the same load before.
 //!
-//! Holds if everything is answered within 50 ms, if the day that goes makes p99 of ingest no more than twice what it
+//! Holds if everything is answered within 50 ms, and 95 of 100 times a page within 100 ms, if the day that goes makes p99 of ingest no more than twice what it
 //! was (or 10 ms), if no lock that others wait for is held for more than 100 ms, if a day's worth has gone and nothing
 //! without what it belongs to is left. What an event takes on disk is told, with
-//! `--only bytes` nothing else; and how long the disk took for a page of its own beside both loads.
+//! `--only bytes` nothing else, and `--only pages` ends with the pages; and how long the disk took for a page of its own beside both loads.
 
+use client::EventQuery;
 use domain::limits;
 use lab::{Histogram, Load};
 
@@ -16,11 +17,14 @@ use crate::harness::disk;
 use crate::harness::history::LongHistory;
 use crate::harness::prelude::*;
 use crate::harness::scrape::Scrape;
+use crate::harness::visitor::Visitor;
 
 const DAYS: u64 = 8;
 const KEPT_DAYS: u64 = 7;
 const ASKED: usize = 10;
 const ANSWERED_MS: f64 = 50.0;
+const OPENED: usize = 20;
+const PAGE_MS: f64 = 100.0;
 const LOCKED_MS: f64 = 100.0;
 const BYTES_PER_EVENT: f64 = 1_300.0;
 /// A machine that does something else for a moment.
@@ -39,9 +43,9 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     report.note("bytes_per_event", bytes.round());
     report.note("bytes_per_event_within_budget", bytes <= BYTES_PER_EVENT);
     report.note("bytes_by_relation", history.bytes_by_relation(&testbed.database).await?);
-    if options.only.as_ref().is_some_and(|part| "bytes".starts_with(part.as_str())) {
-        testbed.tear_down().await?;
-        return Ok(());
+    let only = |part: &str| options.only.as_ref().is_some_and(|wanted| part.starts_with(wanted.as_str()));
+    if only("bytes") {
+        return testbed.tear_down().await;
     }
 
     testbed.start().await?;
@@ -49,6 +53,10 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     summed_up(&testbed, Duration::from_secs(1_200)).await?;
     report.note("summed_up_in_seconds", rounded(began.elapsed().as_secs_f64()));
     ask_all(&testbed, report).await?;
+    open_all(&testbed, report).await?;
+    if only("pages") {
+        return testbed.tear_down().await;
+    }
 
     let (before, disk_before) = beside_the_disk(options, &testbed).await?;
     let (events, facts) =
@@ -130,6 +138,40 @@ async fn ask_all(testbed: &Testbed, report: &mut Report) -> Result<()> {
     report.must_be_at_most("metrics_ms", rounded(slowest.as_secs_f64() * 1e3), ANSWERED_MS);
     let stats = testbed.client.stats().await?;
     report.note("stats", [stats.totals.events, stats.totals.delivered, stats.totals.dead_letter]);
+    Ok(())
+}
+
+/// Every page of the dashboard, as somebody who is signed in opens it again and again.
+async fn open_all(testbed: &Testbed, report: &mut Report) -> Result<()> {
+    let visitor = Visitor::sign_in(&testbed.nodes[0]).await?;
+    let destination = testbed.client.destinations(None).await?.data.first().context("a destination")?.id;
+    let event =
+        testbed.client.events(&EventQuery::default(), None).await?.data.first().context("an event")?.id;
+    for (name, path) in [
+        ("overview", "/".to_owned()),
+        ("events", "/events".into()),
+        ("events_of_a_type", "/events?q=type:history.1".into()),
+        ("dead_deliveries", "/events?q=status:dead_letter".into()),
+        ("event_beside_the_list", format!("/events?selected={event}")),
+        ("event", format!("/events/{event}")),
+        ("destinations", "/destinations".into()),
+        ("destination", format!("/destinations/{destination}")),
+        ("destination_over_a_day", format!("/destinations/{destination}?over=24h")),
+        ("dead_letters", "/dead-letters".into()),
+        ("replays", "/replays".into()),
+        ("sources", "/sources".into()),
+        ("routes", "/routes".into()),
+        ("settings", "/settings".into()),
+        ("reference", "/docs".into()),
+    ] {
+        let mut took = Vec::with_capacity(OPENED);
+        for _ in 0..OPENED {
+            took.push(visitor.open(&path).await?);
+        }
+        took.sort();
+        let p95 = took[OPENED * 95 / 100 - 1];
+        report.must_be_at_most(&format!("page_{name}_ms"), rounded(p95.as_secs_f64() * 1e3), PAGE_MS);
+    }
     Ok(())
 }
 

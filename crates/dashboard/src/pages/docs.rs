@@ -1,6 +1,7 @@
 //! The API, from our own OpenAPI document: what there is, one operation at a time, and a form to try it by the session.
 
 use crate::{
+    command_line,
     frame::Screen,
     name,
     page_error::PageError,
@@ -139,12 +140,26 @@ fn one(visit: &Visit, operation: &Operation<'_>) -> Markup {
         }
         h3 { "curl" }
         (name::command(&curl))
+        @if let Some(command) = by_command_line(visit, operation.id()) { h3 { "posthaste" } (name::command(&command)) }
         h3 { "Answers" }
         table.list { tbody { @for (status, answer) in operation.said.get("responses").and_then(Value::as_object).into_iter().flatten() {
             @let answer = resolved(answer);
             tr { td { (crate::status::code(status.parse().ok())) } td.wide { (in_words(answer["description"].as_str().unwrap_or_default())) @if let Some(schema) = answer["content"].as_object().and_then(|content| content.values().next()).map(|content| &content["schema"]).filter(|schema| !schema.is_null()) { details { summary { (kind_word(schema)) } pre.box { (serde_json::to_string_pretty(&made_up(schema, DEPTH)).unwrap_or_default()) } } } } }
         } } }
     }
+}
+
+/// The same with the command line, where it can.
+fn by_command_line(visit: &Visit, operation: &str) -> Option<String> {
+    Some(match operation {
+        "publish" => command_line::send(visit, "invoice.paid", r#"{"id": "in_1", "amount": 1299}"#),
+        "follow_stream" => command_line::tail(visit, &[]),
+        "readyz" => command_line::health(visit),
+        "create_api_key" => "posthaste keys create --name ci".into(),
+        "list_api_keys" => "posthaste keys list".into(),
+        "examine" => "posthaste doctor".into(),
+        _ => return None,
+    })
 }
 
 /// What a reference refers to.

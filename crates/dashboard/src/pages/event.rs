@@ -1,7 +1,7 @@
 //! One event: a lane for each destination with every attempt, what the next one waits for, and what was carried.
 
 use crate::{
-    chart,
+    chart, command_line,
     destination_names::DestinationNames,
     format,
     frame::Screen,
@@ -10,16 +10,17 @@ use crate::{
     reads::together,
     status,
     visit::{Page, Visit},
+    why,
 };
 use api::read;
 use axum::{
     extract::Path,
     response::{IntoResponse, Redirect, Response},
 };
-use contract::{AttemptView, DeliveryDetailView, EventDetailView, HeadersView};
+use contract::{AttemptView, DeliveryDetailView, EventDetailView, HeadersView, RoutePreviewView};
 use domain::{
     account::Scope,
-    id::{AccountId, DeliveryId, EventId},
+    id::{AccountId, DeliveryId, DestinationId, EventId},
     lane::WaitKind,
     limits,
     time::Timestamp,
@@ -27,11 +28,14 @@ use domain::{
 use futures_util::FutureExt;
 use maud::{Markup, html};
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Deliveries whose attempts are shown with the event; the others have their status here and their own page.
 const LANES: usize = 20;
 /// Of a long fan-out, so many in the pane beside the list.
 const LANES_IN_PANE: usize = 6;
+/// Destinations that did not get it, each with its reason; the others are behind a button.
+const REASONS: usize = 8;
 
 pub(crate) async fn page(visit: Visit, Path(id): Path<String>) -> Response {
     let made = made(&visit, &id).await;
@@ -82,6 +86,8 @@ pub(crate) async fn pane(visit: &Visit, account: AccountId, id: EventId) -> Resu
 struct Shown {
     event: EventDetailView,
     lanes: Vec<DeliveryDetailView>,
+    /// What the routes of now say to it; None where that is not judged at sight.
+    judged: Option<Vec<RoutePreviewView>>,
     names: DestinationNames,
 }
 
@@ -96,14 +102,28 @@ impl Shown {
         let found =
             together(ids.into_iter().map(|id| read::delivery(&visit.app, account, id).boxed()).collect())
                 .await;
+        // The event is what is looked at: it is shown without, too.
+        let judged = read::matching(&visit.app, account, id).await.unwrap_or_default();
+        let refusing =
+            judged.iter().flatten().filter(|route| is_of_its_source(route)).take(limits::PAGE_DEFAULT);
         let names = DestinationNames::of(
             visit,
             account,
-            event.deliveries.iter().take(limits::PAGE_DEFAULT).map(|it| it.destination_id),
+            event
+                .deliveries
+                .iter()
+                .take(limits::PAGE_DEFAULT)
+                .map(|it| it.destination_id)
+                .chain(refusing.map(|route| route.destination_id)),
         )
         .await;
-        Ok(Self { lanes: found.into_iter().flatten().collect(), event, names })
+        Ok(Self { lanes: found.into_iter().flatten().collect(), event, judged, names })
     }
+}
+
+/// Routes of other sources have nothing to say to an event.
+fn is_of_its_source(route: &RoutePreviewView) -> bool {
+    route.why.as_ref().is_none_or(|why| why.path != "source_id")
 }
 
 fn head(visit: &Visit, shown: &Shown, in_pane: bool) -> Markup {
@@ -111,7 +131,10 @@ fn head(visit: &Visit, shown: &Shown, in_pane: bool) -> Markup {
     let id = event.id.to_string();
     let may_replay = visit.may(Scope::DeliveriesRetry);
     let ended = shown.event.deliveries.iter().any(|delivery| delivery.status.ended());
-    let curl = format!("curl '{}/v1/events/{id}' -H \"authorization: Bearer $POSTHASTE_KEY\"", visit.origin);
+    let curl = command_line::curl(visit, &format!("/v1/events/{id}"));
+    // Another one like it: what reads an event, the command line does not have.
+    let payload = shown.event.payload.as_deref().filter(|text| serde_json::from_str::<Value>(text).is_ok());
+    let send = payload.map(|data| command_line::send(visit, event.event_type.as_str(), data));
     html! {
         div.event-head {
             @if in_pane {
@@ -135,7 +158,7 @@ fn head(visit: &Visit, shown: &Shown, in_pane: bool) -> Markup {
                         data-confirm="Replay this event?" data-confirm-text={ "Every destination that had it gets it again: " (format::count(event.fanout.total.into(), "delivery", "deliveries")) ". What still waits is left alone." }
                         data-done="Replaying" { "Replay " kbd { "r" } }
                 }
-                (name::copy_as(&curl, "Copy curl"))
+                (name::copy_commands(&curl, send.as_deref()))
                 (name::copy_as(&format!("{}/events/{id}", visit.origin), "Copy link"))
             }
         }
@@ -145,9 +168,7 @@ fn head(visit: &Visit, shown: &Shown, in_pane: bool) -> Markup {
 fn lanes(visit: &Visit, shown: &Shown) -> Markup {
     let rest = shown.event.deliveries.get(shown.lanes.len()..).unwrap_or_default();
     html! {
-        @if shown.event.deliveries.is_empty() && !shown.event.event.fanout.expanding {
-            div.note { p { "No route led this event anywhere. " button.link type="button" data-preview=(shown.event.event.id) { "Why not?" } } div data-preview-result {} }
-        }
+        (matching(shown))
         @for lane in &shown.lanes { (one_lane(visit, shown, lane)) }
         @if !rest.is_empty() {
             section {
@@ -157,9 +178,48 @@ fn lanes(visit: &Visit, shown: &Shown) -> Markup {
                 p { a href=(crate::params::link("/events", &[("q", Some(&text))])) { "All deliveries of this event" } }
             }
         }
-        @if !shown.event.deliveries.is_empty() {
-            p.matching { "Sent to " (shown.event.event.fanout.total) ". " button.link type="button" data-preview=(shown.event.event.id) { "Which routes match now, and why not the others?" } }
+    }
+}
+
+/// Where it went, and why nowhere else.
+fn matching(shown: &Shown) -> Markup {
+    let event = &shown.event.event;
+    let sent: BTreeSet<DestinationId> = shown.event.deliveries.iter().map(|it| it.destination_id).collect();
+    let mut others: BTreeMap<DestinationId, &RoutePreviewView> = BTreeMap::new();
+    let mut would_take = BTreeSet::new();
+    let judged = shown.judged.iter().flatten().filter(|route| is_of_its_source(route));
+    for route in judged.filter(|route| !sent.contains(&route.destination_id)) {
+        if route.matches {
+            would_take.insert(route.destination_id);
+        } else {
+            others.entry(route.destination_id).or_insert(route);
+        }
+    }
+    others.retain(|id, _| !would_take.contains(id));
+    let all = sent.len() + others.len() + would_take.len();
+    // Of a long fan-out not all deliveries are listed, and replays are among them.
+    let counted = (event.fanout.total as usize) <= shown.event.deliveries.len();
+    html! {
+        div.matching {
+            p {
+                @if event.fanout.expanding { "Its deliveries are still being made. " }
+                @else if sent.is_empty() { strong { "No route led it anywhere. " } }
+                @else if counted && shown.judged.is_some() {
+                    "Sent to " strong { (sent.len()) " of " (format::count(all as u64, "destination", "destinations")) } ". "
+                } @else { "Sent to " strong { (format::number(event.fanout.total.into())) } ". " }
+                @if shown.judged.is_none() || others.len() > REASONS {
+                    button.link type="button" data-preview=(event.id) { "What each route says" }
+                }
+            }
             div data-preview-result {}
+            @if !others.is_empty() || !would_take.is_empty() {
+                ul.reasons {
+                    @for id in would_take.iter().take(REASONS) { li { (shown.names.link(*id)) " would take it by the routes of now: a " a href="/replays#backfill" { "backfill" } " brings it there" } }
+                    @for (id, route) in others.iter().take(REASONS) { @if let Some(said) = &route.why {
+                        li { (shown.names.link(*id)) " did not match: " (why::sentence(said)) }
+                    } }
+                }
+            }
         }
     }
 }
@@ -215,7 +275,7 @@ fn one_attempt(shown: &Shown, created_at: Timestamp, attempt: &AttemptView) -> M
                 summary { "Request and response" span.quiet { " · node " (format::short_id(attempt.node)) } }
                 div.exchange-acts { (name::copy_as(&as_curl(attempt, shown.event.payload.as_deref()), "Copy as curl")) }
                 h4 { "Request" }
-                pre.box { (attempt.request.method) " " (attempt.request.url) "\n" (headers(&attempt.request.headers)) }
+                pre.box { (attempt.request.method) " " (attempt.request.url) "\n" (headers(&attempt.request.headers)) "\n(" (format::bytes(shown.event.event.size_bytes)) " of body: the payload below, byte for byte)" }
                 h4 { "Response" }
                 @match &attempt.response {
                     None => p.quiet { "There was none." },
@@ -357,31 +417,22 @@ fn pretty(text: &str) -> Option<String> {
 
 /// The request once more, as a shell would send it. Redacted credentials stay redacted.
 fn as_curl(attempt: &AttemptView, payload: Option<&str>) -> String {
-    let mut text = format!("curl -X {} {}", attempt.request.method, quoted(&attempt.request.url));
+    let mut text =
+        format!("curl -X {} {}", attempt.request.method, command_line::quoted(&attempt.request.url));
     for (name, value) in
         attempt.request.headers.iter().filter(|(name, _)| *name != "host" && *name != "content-length")
     {
-        text.push_str(&format!(" \\\n  -H {}", quoted(&format!("{name}: {value}"))));
+        text.push_str(&format!(" \\\n  -H {}", command_line::quoted(&format!("{name}: {value}"))));
     }
     if let Some(payload) = payload {
-        text.push_str(&format!(" \\\n  --data-binary {}", quoted(payload)));
+        text.push_str(&format!(" \\\n  --data-binary {}", command_line::quoted(payload)));
     }
     text
-}
-
-/// In single quotes, in which a shell takes everything as it is.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_shell_takes_what_is_quoted_as_it_is() {
-        assert_eq!(quoted("a'b$(c)"), r"'a'\''b$(c)'");
-    }
 
     #[test]
     fn only_what_has_members_is_indented() {

@@ -1,8 +1,10 @@
 //! Events, or deliveries, as a list: the live tail with its search box, and the one that is looked at beside it.
 
+mod histogram;
+
 use super::event;
 use crate::{
-    chart::{Chart, Line, Unit},
+    command_line,
     destination_names::DestinationNames,
     format,
     frame::Screen,
@@ -10,22 +12,27 @@ use crate::{
     page_error::{self, PageError},
     params::link,
     search::{self, Mistake, Names, Wanted},
-    series, status,
+    status,
     visit::{Page, Visit},
 };
 use api::read;
 use axum::response::Response;
-use contract::{DeliveryQuery, DeliveryView, EventView};
+use contract::{DeliveryQuery, DeliveryView, EventQuery, EventView};
 use domain::{
     account::Scope,
+    delivery::Status,
     id::{AccountId, DeliveryId, DestinationId, EventId, ReplayId},
     limits,
+    pattern::Pattern,
     time::Timestamp,
 };
 use maud::{Markup, html};
-use std::time::Duration;
+use serde_json::Value;
+use url::form_urlencoded::Serializer;
 
 const ROWS: usize = 50;
+/// Banners over the list of everything.
+const HELD: usize = 3;
 /// Pages of 200 that are looked through for a name.
 const NAME_PAGES: usize = 5;
 
@@ -45,13 +52,12 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
         Some(id) => Some(event::pane(visit, account, id).await?),
         None => None,
     };
-    let histogram = if text.is_empty() { histogram(visit, account).await? } else { Markup::default() };
     let body = html! {
         div.split data-open[selected.is_some()] {
             div.split-list {
                 (listed.notice)
-                (histogram)
-                (tools(visit, &listed))
+                (listed.course)
+                (tools(visit, text, &listed))
                 div #rows data-region data-list { (listed.rows) }
             }
             aside #detail.split-detail aria-label="The selected event" data-region hidden[selected.is_none()] {
@@ -84,14 +90,18 @@ fn jump(text: &str) -> Option<String> {
 
 struct Listing {
     title: &'static str,
+    of_deliveries: bool,
     /// What is wrong, or in the way.
     notice: Markup,
+    /// How much there is of it, over time.
+    course: Markup,
     rows: Markup,
     live: Option<&'static str>,
     /// What a replay of everything that matches would be given.
     replay_filter: Option<DeliveryQuery>,
-    /// The same list by the API.
+    /// The same list by the API, and what of it the command line can follow.
     curl: String,
+    tail: Option<String>,
 }
 
 async fn list(visit: &Visit, account: AccountId, text: &str) -> Result<Listing, PageError> {
@@ -99,11 +109,15 @@ async fn list(visit: &Visit, account: AccountId, text: &str) -> Result<Listing, 
         Ok(asked) => asked,
         Err(mistake) => return Ok(mistaken("Events", &mistake)),
     };
-    let found = match asked {
-        Wanted::Events(query) => events(visit, account, text, &query).await,
+    let found = match &asked {
+        Wanted::Events(query) => events(visit, account, text, query).await,
         Wanted::Deliveries(query) => deliveries(visit, account, text, query).await,
     };
     match found {
+        // A page further back stands still, and so would a chart over it be of something else.
+        Ok(listed) if visit.params.get("before").is_none() => {
+            Ok(Listing { course: histogram::histogram(visit, account, &asked).await?, ..listed })
+        }
         // The filters are the visitor's, and so is what is wrong with them.
         Err(PageError::Api(error)) if error.status() == 422 => {
             Ok(mistaken("Events", &Mistake { typed: text.to_owned(), said: page_error::detail(&error) }))
@@ -120,7 +134,17 @@ fn mistaken(title: &'static str, mistake: &Mistake) -> Listing {
             button.button type="button" data-help { "Words" }
         }
     };
-    Listing { title, notice, rows: Markup::default(), live: None, replay_filter: None, curl: String::new() }
+    Listing {
+        title,
+        of_deliveries: false,
+        notice,
+        course: Markup::default(),
+        rows: Markup::default(),
+        live: None,
+        replay_filter: None,
+        curl: String::new(),
+        tail: None,
+    }
 }
 
 async fn asked(visit: &Visit, account: AccountId, text: &str) -> Result<Result<Wanted, Mistake>, PageError> {
@@ -186,7 +210,7 @@ async fn events(
     visit: &Visit,
     account: AccountId,
     text: &str,
-    query: &contract::EventQuery,
+    query: &EventQuery,
 ) -> Result<Listing, PageError> {
     let page = store::Page { before: visit.params.parse("before"), limit: ROWS };
     let found = read::events(&visit.app, account, query, page).await?;
@@ -202,36 +226,78 @@ async fn events(
         }
         @if let Some(older) = older { p.more { a.button href=(older) { "Older" } } }
     };
-    let mut curl = url::form_urlencoded::Serializer::new(String::new());
-    for pattern in &query.types {
-        curl.append_pair("type", pattern.as_str());
-    }
-    for tag in &query.tag {
-        curl.append_pair("tag", tag);
-    }
-    for source in &query.source_id {
-        curl.append_pair("source_id", &source.to_string());
-    }
-    for is in &query.metadata {
-        curl.append_pair(&format!("metadata.{}", is.key), &is.value);
-    }
-    if let Some(since) = query.since {
-        curl.append_pair("since", &since.to_string());
-    }
-    if let Some(until) = query.until {
-        curl.append_pair("until", &until.to_string());
-    }
-    if let Some(q) = &query.q {
-        curl.append_pair("q", q);
-    }
     Ok(Listing {
         title: "Events",
-        notice: Markup::default(),
+        of_deliveries: false,
+        notice: if text.is_empty() { held(visit, account).await? } else { Markup::default() },
+        course: Markup::default(),
         rows,
         live: Some("kind=event.received&kind=delivery.changed"),
-        replay_filter: None,
-        curl: curl_of(visit, "/v1/events", &curl.finish()),
+        replay_filter: Some(query).filter(|_| !text.is_empty()).and_then(their_deliveries),
+        curl: command_line::curl(visit, &path_of("/v1/events", event_parameters(query))),
+        tail: followed(query).map(|types| {
+            let kind = [("kind", "event.received".to_owned())];
+            command_line::tail(visit, &kind.into_iter().chain(types).collect::<Vec<_>>())
+        }),
     })
+}
+
+/// The deliveries of those events, as a filter of deliveries can say it.
+fn their_deliveries(query: &EventQuery) -> Option<DeliveryQuery> {
+    let EventQuery { types, source_id, idempotency_key, tag, metadata, since, until, fanout, q } = query;
+    let said = idempotency_key.is_empty() && tag.is_empty() && metadata.is_empty() && fanout.is_none();
+    (said && q.is_none()).then(|| DeliveryQuery {
+        status: ENDED.to_vec(),
+        types: types.clone(),
+        source_id: source_id.clone(),
+        since: *since,
+        until: *until,
+        ..DeliveryQuery::default()
+    })
+}
+
+/// What can be delivered again.
+const ENDED: [Status; 3] = [Status::Delivered, Status::DeadLetter, Status::Cancelled];
+
+/// What `posthaste tail` can be told of it; None where it would show more than the list.
+fn followed(query: &EventQuery) -> Option<Vec<(&'static str, String)>> {
+    let only_types = EventQuery { types: query.types.clone(), ..EventQuery::default() };
+    (*query == only_types).then(|| types_of(&query.types))
+}
+
+fn types_of(types: &[Pattern]) -> Vec<(&'static str, String)> {
+    types.iter().map(|pattern| ("type", pattern.as_str().to_owned())).collect()
+}
+
+fn path_of(path: &str, parameters: Vec<(String, String)>) -> String {
+    let mut query = Serializer::new(String::new());
+    query.extend_pairs(parameters);
+    match query.finish() {
+        query if query.is_empty() => path.to_owned(),
+        query => format!("{path}?{query}"),
+    }
+}
+
+/// The filters as parameters of the API: a query writes itself as JSON, whose members are their names.
+fn event_parameters(query: &EventQuery) -> Vec<(String, String)> {
+    let mut parameters = parameters(serde_json::to_value(query));
+    let metadata = query.metadata.iter();
+    parameters.extend(metadata.map(|is| (format!("metadata.{}", is.key), is.value.clone())));
+    parameters
+}
+
+fn parameters(query: serde_json::Result<Value>) -> Vec<(String, String)> {
+    let Ok(Value::Object(members)) = query else { return Vec::new() };
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let mut found = Vec::new();
+    for (name, value) in members {
+        match value {
+            Value::Null => {}
+            Value::Array(values) => found.extend(values.iter().map(|value| (name.clone(), text(value)))),
+            value => found.push((name, text(&value))),
+        }
+    }
+    found
 }
 
 fn event_row(now: Timestamp, text: &str, event: &EventView) -> Markup {
@@ -263,11 +329,11 @@ async fn deliveries(
     visit: &Visit,
     account: AccountId,
     text: &str,
-    query: DeliveryQuery,
+    query: &DeliveryQuery,
 ) -> Result<Listing, PageError> {
     visit.require(Scope::DeliveriesRead)?;
     let page = store::Page { before: visit.params.parse("before"), limit: ROWS };
-    let found = read::deliveries(&visit.app, account, &query, page).await?;
+    let found = read::deliveries(&visit.app, account, query, page).await?;
     let names =
         DestinationNames::of(visit, account, found.data.iter().map(|delivery| delivery.destination_id)).await;
     let now = visit.now();
@@ -279,35 +345,43 @@ async fn deliveries(
     };
     let may_act = visit.may(Scope::DestinationsWrite);
     let notice = html! { @for destination in names.held().take(3) { @if let Some(held) = &destination.hold { (hold::banner(now, destination, held, may_act)) } } };
-    let mut curl = url::form_urlencoded::Serializer::new(String::new());
-    for status in &query.status {
-        curl.append_pair("status", status.as_str());
-    }
-    for reason in &query.reason {
-        curl.append_pair("reason", reason);
-    }
-    for id in &query.destination_id {
-        curl.append_pair("destination_id", &id.to_string());
-    }
-    for pattern in &query.types {
-        curl.append_pair("type", pattern.as_str());
-    }
-    for code in &query.http_status {
-        curl.append_pair("http_status", &code.to_string());
-    }
-    if let Some(since) = query.since {
-        curl.append_pair("since", &since.to_string());
-    }
-    if let Some(until) = query.until {
-        curl.append_pair("until", &until.to_string());
-    }
     Ok(Listing {
         title: "Deliveries",
+        of_deliveries: true,
         notice,
+        course: Markup::default(),
         rows,
         live: Some("kind=delivery.changed"),
-        curl: curl_of(visit, "/v1/deliveries", &curl.finish()),
-        replay_filter: Some(query),
+        replay_filter: may_be_replayed(query),
+        curl: command_line::curl(visit, &path_of("/v1/deliveries", parameters(serde_json::to_value(query)))),
+        tail: changes(query).map(|filters| {
+            let kind = [("kind", "delivery.changed".to_owned())];
+            command_line::tail(visit, &kind.into_iter().chain(filters).collect::<Vec<_>>())
+        }),
+    })
+}
+
+/// The same, if all of it has ended or what has not is left out: a replay that is told no status takes dead letters alone.
+fn may_be_replayed(query: &DeliveryQuery) -> Option<DeliveryQuery> {
+    match query.status.as_slice() {
+        [] => Some(DeliveryQuery { status: ENDED.to_vec(), ..query.clone() }),
+        some if some.iter().all(|status| status.ended()) => Some(query.clone()),
+        _ => None,
+    }
+}
+
+/// What `posthaste tail` can be told of it; None where it would show more than the list.
+fn changes(query: &DeliveryQuery) -> Option<Vec<(&'static str, String)>> {
+    let told = DeliveryQuery {
+        status: query.status.clone(),
+        destination_id: query.destination_id.clone(),
+        types: query.types.clone(),
+        ..DeliveryQuery::default()
+    };
+    (*query == told).then(|| {
+        let statuses = query.status.iter().map(|status| ("status", status.as_str().to_owned()));
+        let destinations = query.destination_id.iter().map(|id| ("destination", id.to_string()));
+        statuses.chain(destinations).chain(types_of(&query.types)).collect()
     })
 }
 
@@ -358,71 +432,98 @@ fn nothing(visit: &Visit, text: &str) -> Markup {
     } }
 }
 
-fn curl_of(visit: &Visit, path: &str, query: &str) -> String {
-    let query = if query.is_empty() { String::new() } else { format!("?{query}") };
-    format!("curl '{}{path}{query}' -H \"authorization: Bearer $POSTHASTE_KEY\"", visit.origin)
-}
-
-fn tools(visit: &Visit, listed: &Listing) -> Markup {
-    let may_replay = visit.may(Scope::DeliveriesRetry);
+fn tools(visit: &Visit, text: &str, listed: &Listing) -> Markup {
+    let may_act = visit.may(Scope::DeliveriesRetry);
     let filter = listed.replay_filter.as_ref().and_then(|query| serde_json::to_string(query).ok());
+    let filter = filter.filter(|_| may_act);
     html! {
         div.tools {
             button.pill #pill type="button" hidden { span #pill-count {} " new" }
             div.selection #selection hidden {
-                strong #selection-count {} " selected"
-                @if may_replay { button.button type="button" data-replay-selected { "Replay" } }
-                button.button type="button" data-clear-selection { "Clear" }
+                strong { span #selection-count {} " selected" }
+                @if may_act {
+                    button.button.small type="button" data-replay-selected { "Replay " kbd { "r" } }
+                    @if listed.of_deliveries {
+                        button.button.small type="button" data-bulk="/v1/deliveries/{}/retry" data-done="On their way" { "Try now" }
+                        button.button.small type="button" data-bulk="/v1/deliveries/{}/cancel" data-done="Cancelled" { "Cancel" }
+                        button.button.small type="button" data-dismiss-selected { "Dismiss…" }
+                    }
+                    @if let Some(filter) = &filter {
+                        button.button.small type="button" data-replay-filter=(filter) data-count-first { "All that match…" }
+                    }
+                }
+                button.link type="button" data-clear-selection { "Clear" }
             }
             span.grow {}
-            @if may_replay && let Some(filter) = &filter {
-                button.button type="button" data-replay-filter=(filter) { "Replay all that match…" }
+            @if let Some(filter) = &filter {
+                button.button type="button" data-replay-filter=(filter) title={ "What " (text) " finds, counted first" } { "Replay all that match…" }
             }
             @if listed.live.is_some() { button.button type="button" data-pause-live { "Pause " kbd { "p" } } }
-            @if !listed.curl.is_empty() { (name::copy_as(&listed.curl, "Copy curl")) }
+            @if !listed.curl.is_empty() { (name::copy_commands(&listed.curl, listed.tail.as_deref())) }
         }
     }
 }
 
-/// The last hour over the list, to drag a time over.
-async fn histogram(visit: &Visit, account: AccountId) -> Result<Markup, PageError> {
-    if !visit.may(Scope::DestinationsRead) || !visit.may(Scope::DeliveriesRead) {
+/// What keeps deliveries waiting, over the list of everything.
+async fn held(visit: &Visit, account: AccountId) -> Result<Markup, PageError> {
+    if !visit.may(Scope::DestinationsRead) {
         return Ok(Markup::default());
     }
     let page = store::Page { before: None, limit: limits::PAGE_MAX };
-    let destinations = read::destinations(&visit.app, account, &read::Wanted::default(), page).await?;
-    let ids: Vec<_> = destinations.data.iter().map(|destination| destination.id).collect();
-    let hour = Duration::from_secs(3_600);
-    let Some(series) = series::of_account(&visit.app, account, &ids, visit.now(), hour).await? else {
-        return Ok(Markup::default());
-    };
-    let Some(first) = series.points.first().filter(|_| series.ok() + series.failed() > 0) else {
-        return Ok(Markup::default());
-    };
-    let values = |pick: fn(&series::Point) -> u64| {
-        series.points.iter().map(|point| Some(pick(point) as f64)).collect()
-    };
-    let chart = Chart {
-        title: "Attempts a minute",
-        from: first.at,
-        step: series.step,
-        lines: vec![
-            Line { name: "succeeded", class: "ok", values: values(|point| point.ok) },
-            Line { name: "failed", class: "fail", values: values(|point| point.failed) },
-        ],
-        stacked: false,
-        unit: Unit::Count,
-        marks: Vec::new(),
-        brush: true,
-    };
-    let may_act = visit.may(Scope::DestinationsWrite);
-    let now = visit.now();
+    let found = read::destinations(&visit.app, account, &read::Wanted::default(), page).await?;
+    let waiting = found.data.iter().filter(|destination| destination.queued_events > 0);
+    let held = waiting.filter_map(|destination| Some((destination, destination.hold.as_ref()?)));
+    let (now, may_act) = (visit.now(), visit.may(Scope::DestinationsWrite));
     Ok(html! {
-        div #histogram data-region {
-            @for destination in destinations.data.iter().filter(|destination| destination.queued_events > 0) {
-                @if let Some(held) = &destination.hold { (hold::banner(now, destination, held, may_act)) }
-            }
-            (chart.render())
-        }
+        div #held data-region { @for (destination, hold) in held.take(HELD) { (hold::banner(now, destination, hold, may_act)) } }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::FanoutState;
+
+    #[test]
+    fn the_filters_of_a_list_are_the_parameters_of_the_api() {
+        let query = DeliveryQuery {
+            status: vec![Status::DeadLetter, Status::Cancelled],
+            http_status: vec![503],
+            types: vec!["order.*".parse().unwrap()],
+            ..DeliveryQuery::default()
+        };
+        assert_eq!(
+            path_of("/v1/deliveries", parameters(serde_json::to_value(&query))),
+            "/v1/deliveries?status=dead_letter&status=cancelled&type=order.*&http_status=503"
+        );
+        let all = serde_json::to_value(DeliveryQuery::default());
+        assert_eq!(path_of("/v1/deliveries", parameters(all)), "/v1/deliveries");
+        let metadata = vec![contract::MetadataIs { key: "team".into(), value: "a b".into() }];
+        let query = EventQuery { metadata, fanout: Some(FanoutState::Unmatched), ..EventQuery::default() };
+        assert_eq!(
+            path_of("/v1/events", event_parameters(&query)),
+            "/v1/events?fanout=unmatched&metadata.team=a+b"
+        );
+    }
+
+    #[test]
+    fn a_replay_takes_what_the_list_shows_and_nothing_that_waits() {
+        let of = |status: Vec<Status>| {
+            may_be_replayed(&DeliveryQuery { status, ..DeliveryQuery::default() }).map(|query| query.status)
+        };
+        assert_eq!(of(Vec::new()), Some(ENDED.to_vec()));
+        assert_eq!(of(vec![Status::DeadLetter]), Some(vec![Status::DeadLetter]));
+        assert_eq!(of(vec![Status::DeadLetter, Status::Queued]), None);
+        let tagged = EventQuery { tag: vec!["a".into()], ..EventQuery::default() };
+        assert_eq!(their_deliveries(&tagged), None, "no filter of deliveries says it");
+    }
+
+    #[test]
+    fn the_command_line_is_offered_only_where_it_shows_the_same() {
+        let types = vec!["order.*".parse::<Pattern>().unwrap()];
+        let query = DeliveryQuery { types: types.clone(), ..DeliveryQuery::default() };
+        assert_eq!(changes(&query), Some(vec![("type", "order.*".to_owned())]));
+        assert_eq!(changes(&DeliveryQuery { http_status: vec![503], ..query }), None);
+        assert_eq!(followed(&EventQuery { types, q: Some("x".into()), ..EventQuery::default() }), None);
+    }
 }

@@ -1,20 +1,19 @@
 //! Replays: how far each is, and new ones.
 
 use crate::{
-    chart,
+    chart, command_line,
     destination_names::DestinationNames,
     format,
     frame::Screen,
     moment, name,
     page_error::PageError,
     params::link,
-    search::WORDS,
     status,
     visit::{Page, Visit},
 };
 use api::read;
 use axum::{extract::Path, response::Response};
-use contract::{DeliveryQuery, ReplayView};
+use contract::{DeliveryQuery, DestinationView, ReplayView, SourceView};
 use domain::{
     account::Scope,
     id::{AccountId, ReplayId},
@@ -40,15 +39,18 @@ async fn list(visit: &Visit) -> Result<Page, PageError> {
     let found = read::replays(&visit.app, account, page).await?;
     let names = names(visit, account, &found.data).await;
     let running = found.data.iter().any(|replay| !replay.status.ended());
+    let forms =
+        if visit.may(Scope::DeliveriesRetry) { forms(visit, account).await? } else { Markup::default() };
     let body = html! {
-        @if visit.may(Scope::DeliveriesRetry) { (create()) }
+        (forms)
         div #replays data-region data-refresh[running] {
             @if found.data.is_empty() { div.empty { h2 { "No replay yet" } p { "A replay delivers again what has ended: one delivery from its event, a group from " a href="/dead-letters" { "Dead letters" } ", or whatever a filter finds." } } }
             @else { div.groups { @for replay in &found.data { (card(visit, visit.now(), replay, &names)) } } }
             @if let Some(next) = found.next { p.more { a.button href=(link("/replays", &[("before", Some(&next.to_string()))])) { "Older" } } }
         }
     };
-    Ok(Page::new("Replays", body).live("kind=delivery.changed"))
+    let actions = name::copy_commands(&command_line::curl(visit, "/v1/replays"), None);
+    Ok(Page::new("Replays", body).with_actions(actions).live("kind=delivery.changed"))
 }
 
 async fn single(visit: &Visit, id: &str) -> Result<Page, PageError> {
@@ -59,9 +61,11 @@ async fn single(visit: &Visit, id: &str) -> Result<Page, PageError> {
     let text = format!("replay:{id}");
     let body = html! {
         div #replays data-region data-refresh[!replay.status.ended()] { (card(visit, visit.now(), &replay, &names)) }
-        p.more { a.button href=(link("/events", &[("q", Some(&text))])) { "Its deliveries" } " " a.button href=(link("/events", &[("q", Some(&format!("{text} status:dead_letter")))])) { "Those that died again" } }
+        p.more { a.button href="/replays" { "All replays" } " " a.button href=(link("/events", &[("q", Some(&text))])) { "Its deliveries" } " " a.button href=(link("/events", &[("q", Some(&format!("{text} status:dead_letter")))])) { "Those that died again" } }
     };
-    Ok(Page::new("Replay", body).live(format!("kind=delivery.changed&replay_id={id}")))
+    let actions = name::copy_commands(&command_line::curl(visit, &format!("/v1/replays/{id}")), None);
+    let page = Page::new("Replay", body).with_actions(actions);
+    Ok(page.live(format!("kind=delivery.changed&replay_id={id}")))
 }
 
 async fn names(visit: &Visit, account: AccountId, replays: &[ReplayView]) -> DestinationNames {
@@ -88,12 +92,15 @@ fn card(visit: &Visit, now: Timestamp, replay: &ReplayView, names: &DestinationN
     ];
     let drawn: Vec<(&str, &str, f64)> =
         parts.iter().map(|(class, label, size)| (*class, label.as_str(), *size)).collect();
+    let ended = replay.delivered + replay.dead_letter + replay.skipped;
+    let done = (replay.matched > 0).then(|| ended.min(replay.matched) as f64 / replay.matched as f64);
     html! {
-        article.group data-key=(id) {
+        article.group data-key=(id) tabindex="-1" {
             div.group-head {
                 (status::replay(replay.status))
-                h2 { a.plain href={ "/replays/" (id) } { (what(replay, names)) } }
+                h2 { a.plain.row-link href={ "/replays/" (id) } { (what(replay, names)) } }
                 span.grow {}
+                @if let Some(done) = done { strong.big-count { (format::percent(done)) } }
                 @if may && !replay.status.ended() {
                     @if replay.status.as_str() == "paused" { button.button.small type="button" data-action={ "/v1/replays/" (id) "/resume" } data-done="Goes on" { "Resume" } }
                     @else { button.button.small type="button" data-action={ "/v1/replays/" (id) "/pause" } data-done="Paused" { "Pause" } }
@@ -104,12 +111,24 @@ fn card(visit: &Visit, now: Timestamp, replay: &ReplayView, names: &DestinationN
             (chart::bar("Progress", &drawn))
             ul.outcomes { @for (class, label, size) in &parts { @if *size > 0.0 { li { span class={ "swatch " (class) } {} (label) } } } }
             p.quiet {
-                (format::number(replay.created)) " of " (format::number(replay.matched)) @if !replay.matched_exact { "+" } " made · " (replay.rate) " a second"
-                @if let Some(seconds) = replay.estimated_seconds { " · " (format::span(Duration::from_secs(seconds))) " left" }
+                (format::number(replay.created)) " of " (format::number(replay.matched)) @if !replay.matched_exact { "+" } " made"
+                " · at most " (replay.rate) " a second" (pace(now, replay))
                 @if let Some(waiting) = &replay.waiting_for { " · waits: " (waiting.detail) }
                 " · begun " (moment::ago(now, replay.created_at)) " by " (name::id(replay.created_by))
                 @if let Some(at) = replay.finished_at { " · all made " (moment::ago(now, at)) }
             }
+        }
+    }
+}
+
+/// How fast it went, and until when it will go on. One that was paused in between went faster than this says.
+fn pace(now: Timestamp, replay: &ReplayView) -> Markup {
+    let over = replay.finished_at.unwrap_or(now).since(replay.created_at).max(Duration::from_secs(1));
+    html! {
+        @if replay.created > 0 { ", " (format::rate(replay.created, over)) " so far" }
+        @if let Some(seconds) = replay.estimated_seconds {
+            " · " strong { (format::span(Duration::from_secs(seconds))) " left" }
+            ", until about " (moment::exact(now.plus(Duration::from_secs(seconds))))
         }
     }
 }
@@ -141,29 +160,77 @@ fn filter_words(filter: &DeliveryQuery, names: &DestinationNames) -> String {
     words.join(" · ")
 }
 
-fn create() -> Markup {
-    let words: Vec<&str> = WORDS
-        .iter()
-        .map(|(word, _)| *word)
-        .filter(|word| {
-            matches!(*word, "type" | "status" | "destination" | "http_status" | "reason" | "since" | "until")
-        })
-        .collect();
+/// Both ask first how many there are; nothing is made before.
+async fn forms(visit: &Visit, account: AccountId) -> Result<Markup, PageError> {
+    let app = &visit.app;
+    let (destinations, sources) = if visit.may(Scope::DestinationsRead) {
+        let wanted = read::Wanted::default();
+        let page = store::Page { before: None, limit: limits::PAGE_MAX };
+        let destinations = read::destinations(app, account, &wanted, page).await?;
+        let page = store::Page { before: None, limit: limits::PAGE_MAX };
+        (destinations.data, read::sources(app, account, &wanted, page).await?.data)
+    } else {
+        (Vec::new(), Vec::new())
+    };
+    Ok(html! { (create(&destinations)) (backfill(&destinations, &sources)) })
+}
+
+fn one_destination(name: &str, any: &str, destinations: &[DestinationView]) -> Markup {
     html! {
-        details.panel {
-            summary { h2 { "New replay" } }
+        label { "Destination"
+            select name=(name) data-type="list" {
+                option value="" { (any) }
+                @for destination in destinations { option value=(destination.id) { (destination.name) } }
+            }
+        }
+    }
+}
+
+fn rate() -> Markup {
+    html! { label { "A second, at most" input type="number" name="rate" data-type="number" min="1" max=(limits::REPLAY_RATE_MAX) value=(limits::REPLAY_RATE_DEFAULT); } }
+}
+
+fn create(destinations: &[DestinationView]) -> Markup {
+    html! {
+        details.panel #replay {
+            summary { h2 { "New replay" } span.quiet { " of what has ended" } }
             form.sheet data-form="/v1/replays" data-method="POST" data-replay-form {
                 div.fields {
-                    label { "Which" select name="filter.status" data-type="list" { option value="dead_letter" { "dead letters" } option value="cancelled" { "cancelled" } option value="delivered" { "delivered (sends them again)" } } }
-                    label { "Type" input name="filter.type" data-type="list" placeholder="invoice.*"; }
-                    label { "Destination id" input name="filter.destination_id" data-type="list" placeholder="dst_…"; }
+                    label { "Which" select name="filter.status" data-type="list" { option value="dead_letter" { "dead letters" } option value="cancelled" { "cancelled" } option value="dead_letter,cancelled" { "both" } option value="delivered" { "delivered (sends them again)" } } }
+                    (one_destination("filter.destination_id", "all of them", destinations))
+                    label { "Type" input name="filter.type" data-type="list" placeholder="invoice.*" list="known-types"; }
                     label { "HTTP status" input name="filter.http_status" data-type="numbers" placeholder="503"; }
                     label { "Since" input name="filter.since" data-type="moment" placeholder="1d"; }
-                    label { "A second" input type="number" name="rate" data-type="number" min="1" max="10000" value="100"; }
+                    label { "Until" input name="filter.until" data-type="moment" placeholder="now"; }
+                    (rate())
                 }
                 div data-form-problems role="alert" {}
                 button.button.primary type="submit" { "Count them first" }
-                p.hint { "Nothing is made before you have seen how many there are. Or search with " @for word in &words { code { (word) ":" } " " } " in " a href="/events?q=status%3Adead_letter" { "Events" } " and replay what you see." }
+                p.hint { "Nothing is made before you have seen how many there are, and for which destinations. Or search in " a href="/events?q=status%3Adead_letter" { "Events" } " and replay what you see." }
+            }
+        }
+    }
+}
+
+/// For a destination that was added, or a route that was mended, after the events came.
+fn backfill(destinations: &[DestinationView], sources: &[SourceView]) -> Markup {
+    html! {
+        details.panel #backfill {
+            summary { h2 { "New backfill" } span.quiet { " of events that never went there" } }
+            form.sheet data-form="/v1/replays" data-method="POST" data-replay-form="backfill" {
+                div.fields {
+                    (one_destination("destination_ids", "wherever the routes lead", destinations))
+                    label { "Type" input name="events.type" data-type="list" placeholder="invoice.*" list="known-types"; }
+                    label { "From" select name="events.source_id" data-type="list" { option value="" { "all sources, and by API" } @for source in sources { option value=(source.id) { (source.name) } } } }
+                    label { "Tag" input name="events.tag" data-type="list" placeholder="order-4711"; }
+                    label { "Since" input name="events.since" data-type="moment" placeholder="7d"; }
+                    label { "Until" input name="events.until" data-type="moment" placeholder="now"; }
+                    (rate())
+                    label.check { input type="checkbox" name="events.fanout" value="unmatched" data-type="word"; " Only those that went nowhere" }
+                }
+                div data-form-problems role="alert" {}
+                button.button.primary type="submit" { "Count them first" }
+                p.hint { "Stored events go through the routes as they are now, and only to destinations that never had them." }
             }
         }
     }

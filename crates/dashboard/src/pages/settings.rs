@@ -1,8 +1,10 @@
 //! Keys, the account, who is signed in, the nodes, and what was done.
 
+mod users;
+
 use super::overview;
 use crate::{
-    format,
+    command_line, format,
     frame::Screen,
     icon, moment, name,
     page_error::PageError,
@@ -77,13 +79,35 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
         @if let Some(own) = &own { (of_account(visit, &own.view, own.version, projected)) }
         (of_keys(visit, now, keys.as_deref()))
         @if visit.visitor.is_user() { (of_password()) }
+        (users::panel(visit).await?)
         section.panel #sessions { h2 { "Signed in" } p.quiet { "Where your key is signed in to this dashboard. What you end here is out at its next request." } div data-sessions { p.quiet { "Loading…" } } }
         (nodes)
-        section.panel { h2 { "Version" } p { "Posthaste " strong { (env!("CARGO_PKG_VERSION")) } " · " a href="/docs" { "API" } " · " a href="/openapi.json" { "OpenAPI document" } " · " a href="/docs/errors" { "Problems" } }
-            p.quiet { code { "posthaste doctor" } " looks whether everything is in order, beside the running server, and says what to do if not." } }
+        (of_installation(visit))
         @if let Some(entries) = &audited { (of_audit(now, entries)) }
     };
-    Ok(Page::new("Settings", body))
+    let actions = match account {
+        Some(_) => name::copy_commands(&command_line::curl(visit, "/v1/account"), None),
+        None => Markup::default(),
+    };
+    Ok(Page::new("Settings", body).with_actions(actions))
+}
+
+/// The version; and for an operator what the doctor finds, which is asked for when the page is there: it takes its time.
+fn of_installation(visit: &Visit) -> Markup {
+    html! {
+        section.panel #doctor {
+            div.panel-head {
+                h2 { "Installation" }
+                @if visit.visitor.is_operator() {
+                    button.button.small type="button" data-look-again { "Look again" }
+                    (name::copy_commands(&command_line::curl(visit, "/v1/doctor"), Some("posthaste doctor")))
+                } @else { (name::copy_commands(&command_line::curl(visit, "/readyz"), Some(&command_line::health(visit)))) }
+            }
+            p { "Posthaste " strong { (env!("CARGO_PKG_VERSION")) } " · " a href="/docs" { "API" } " · " a href="/openapi.json" { "OpenAPI document" } " · " a href="/docs/errors" { "Problems" } }
+            @if visit.visitor.is_operator() { div data-doctor { p.quiet { "Looking…" } } }
+            @else { p.quiet { "Store, files and clocks are the operator's to look at." } }
+        }
+    }
 }
 
 /// How many bytes of payload are kept when everything goes on as in the last day. None without events to go by.
@@ -121,11 +145,15 @@ fn of_account(visit: &Visit, account: &AccountView, version: i64, projected: Opt
                         label { "Name" input name="name" required maxlength="200" value=(account.name); }
                         label { "Kept, days" input type="number" name="retention_days" data-type="number" min="1" max=(limits::RETENTION_DAYS_MAX) value=(account.retention_days) data-projected=[projected.map(|(a_day, mean)| a_day.saturating_mul(mean))];
                             @if let Some((a_day, mean)) = projected {
-                                span.hint { "about " strong data-projection { (format::bytes(a_day.saturating_mul(mean).saturating_mul(account.retention_days.into()))) } " of payloads: " (format::number(a_day)) " events in the last day, " (format::bytes(mean)) " each" }
+                                span.hint title={ "The mean size of the newest " (SAMPLED) " events, times the events of the last day, times the days. What is kept beside payloads (deliveries, attempts, answers, indexes) comes on top; payloads are packed, which takes off." } { "about " strong data-projection { (format::bytes(a_day.saturating_mul(mean).saturating_mul(account.retention_days.into()))) } " of payloads: " (format::number(a_day)) " events in the last day × " (format::bytes(mean)) ", the mean of the newest " (SAMPLED) ", × the days. Deliveries, attempts and answers come on top" }
                             } }
                         label { "Open at once, default" input type="number" name="defaults.max_concurrency" data-type="number" data-empty="null" min="1" max="1000" value=[account.defaults.max_concurrency] placeholder="of the installation"; }
                         label { "Timeout, default, seconds" input type="number" name="defaults.timeout_seconds" data-type="number" data-empty="null" min="1" max="30" value=[account.defaults.timeout_seconds] placeholder="of the installation"; }
                     }
+                    @let retries = &account.defaults.retry_policy;
+                    @let schedule = retries.as_ref().and_then(|policy| policy.schedule_seconds.as_ref());
+                    @let schedule = schedule.map(|pauses| pauses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
+                    label { "Retry after, default, seconds" input name="defaults.retry_policy.schedule_seconds" data-type="numbers" data-empty="null" value=[schedule] placeholder="of the installation: 5, 300, 1800, …"; }
                     div data-form-problems role="alert" {}
                     @if may { button.button.primary type="submit" { "Save" } } @else { p.quiet { "Your key may look at this and not change it." } }
                 }
@@ -138,21 +166,32 @@ fn of_keys(visit: &Visit, now: Timestamp, keys: Option<&[ApiKeyView]>) -> Markup
     let Some(keys) = keys else {
         return html! { section.panel #keys { h2 { "Keys" } p.quiet { "Your key may not manage keys." } } };
     };
-    let of_operators = visit.visitor.account_id().is_none();
+    let account = visit.visitor.account_id();
+    let operator = visit.visitor.is_operator();
+    // An operator says for which account a key is.
+    let path = account.filter(|_| operator).map(|id| format!("/v1/accounts/{id}/api-keys"));
+    let path = path.unwrap_or_else(|| "/v1/api-keys".into());
+    let create = match account {
+        Some(id) => format!("posthaste keys create --account {id} --name ci"),
+        None => "posthaste keys create --operator --name ci".into(),
+    };
     html! {
-        section.panel #keys {
-            h2 { "Keys" }
+        section.panel #keys data-region {
+            div.panel-head { h2 { "Keys" } (name::copy_commands(&command_line::curl(visit, &path), Some(&create))) }
             details {
                 summary { "New key" }
                 form.sheet data-form="/v1/api-keys" data-method="POST" data-result="key" {
                     div.fields {
                         label { "Name" input name="name" required maxlength="200" placeholder="ci"; }
-                        @if of_operators { input type="hidden" name="kind" value="operator"; }
+                        @match account {
+                            Some(id) => { @if operator { input type="hidden" name="account_id" value=(id); } },
+                            None => { label { "Kind" select name="kind" { option value="operator" { "operator: runs the installation" } option value="platform" { "platform: acts for any account" } } } },
+                        }
                         label { "Events a second" input type="number" name="rate_limit" data-type="number" min="1" placeholder="no limit"; }
                         label { "Until" input name="expires_at" placeholder="2027-01-01T00:00:00Z, or for ever"; }
                     }
-                    @if !of_operators {
-                        fieldset.scopes { legend { "May" } @for scope in Scope::ALL { label.check { input type="checkbox" name="scopes" data-type="set" value=(scope.as_str()) checked; " " (scope.as_str()) } } }
+                    @if account.is_some() {
+                        fieldset.scopes { legend { "May" } @for scope in Scope::OF_ACCOUNT.into_iter().filter(|scope| visit.may(*scope)) { label.check { input type="checkbox" name="scopes" data-type="set" value=(scope.as_str()) checked; " " (scope.as_str()) } } }
                     }
                     div data-form-problems role="alert" {}
                     button.button.primary type="submit" { "Make it" }
@@ -161,21 +200,22 @@ fn of_keys(visit: &Visit, now: Timestamp, keys: Option<&[ApiKeyView]>) -> Markup
             }
             table.list {
                 thead { tr { th scope="col" { "Name" } th scope="col" { "Kind" } th scope="col" { "Begins with" } th scope="col" { "May" } th.num scope="col" { "Last used" } th.num scope="col" { "Until" } th scope="col" {} } }
-                tbody { @for key in keys { (key_row(now, key)) } }
+                tbody { @for key in keys { (key_row(now, key, &path)) } }
             }
         }
     }
 }
 
-fn key_row(now: Timestamp, key: &ApiKeyView) -> Markup {
-    let all = key.scopes.len() == Scope::ALL.len();
+fn key_row(now: Timestamp, key: &ApiKeyView, path: &str) -> Markup {
+    let all = Scope::OF_ACCOUNT.iter().all(|scope| key.scopes.contains(scope));
     html! {
-        tr data-key=(key.id) {
+        tr data-key=(key.id) tabindex="-1" {
             td { strong { (key.name) } }
             td { (key.kind.as_str()) }
             td { code { (key.prefix) } }
             td.wide { @match key.kind {
                 KeyKind::Operator => "run the installation",
+                KeyKind::Platform => "act for any account",
                 _ if all => "everything in the account",
                 _ => { @for scope in &key.scopes { span.tag { (scope.as_str()) } " " } },
             } }
@@ -186,7 +226,7 @@ fn key_row(now: Timestamp, key: &ApiKeyView) -> Markup {
                 (None, None) => span.quiet { "for ever" },
             } }
             td.act { @if key.revoked_at.is_none() {
-                button.button.small.danger type="button" data-action={ "/v1/api-keys/" (key.id) } data-method="DELETE" data-confirm={ "Revoke " (key.name) "?" } data-confirm-text="Whoever uses it is refused within a second, and its sessions end." data-done="Revoked" { "Revoke" }
+                button.button.small.danger type="button" data-action={ (path) "/" (key.id) } data-method="DELETE" data-confirm={ "Revoke " (key.name) "?" } data-confirm-text="Whoever uses it is refused within a second, and its sessions end." data-done="Revoked" { "Revoke" }
             } }
         }
     }

@@ -1,18 +1,31 @@
 //! Where events come in.
 
 use crate::{
+    command_line,
     frame::Screen,
     moment, name,
     page_error::PageError,
     params::link,
+    reads::together,
     status,
     visit::{Page, Visit},
 };
 use api::read;
 use axum::response::Response;
-use contract::SourceView;
-use domain::{account::Scope, limits};
+use contract::{EventQuery, EventView, SourceTag, SourceView};
+use domain::{
+    account::Scope,
+    id::{AccountId, SourceId},
+    limits,
+};
+use futures_util::FutureExt;
 use maud::{Markup, html};
+use std::collections::HashMap;
+
+/// Sources whose last events are shown: each costs a read.
+const WITH_EVENTS: usize = 20;
+const LAST_EVENTS: usize = 3;
+const PAYLOAD: &str = r#"{"type": "invoice.paid", "data": {"id": "in_1", "amount": 1299}}"#;
 
 pub(crate) async fn page(visit: Visit) -> Response {
     let made = made(&visit).await;
@@ -24,15 +37,16 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
     let page = store::Page { before: visit.params.parse("before"), limit: limits::PAGE_MAX };
     let found = read::sources(&visit.app, account, &read::Wanted::default(), page).await?;
     let may = visit.may(Scope::DestinationsWrite);
-    let publish = format!(
-        "curl {}/v1/events \\\n  -H \"authorization: Bearer $POSTHASTE_KEY\" -H \"content-type: application/json\" \\\n  -d '{{\"type\": \"invoice.paid\", \"data\": {{\"id\": \"in_1\"}}}}'",
-        visit.origin
-    );
+    let last = last_events(visit, account, &found.data).await;
+    let publish = command_line::curl_post(visit, "/v1/events", PAYLOAD);
+    let send = command_line::send(visit, "invoice.paid", r#"{"id": "in_1", "amount": 1299}"#);
     let body = html! {
         section.panel {
             h2 { "Your own events, by API" }
             p { "What you publish with a key needs no source:" }
             (name::command(&publish))
+            p.quiet { "The same by the command line:" }
+            (name::command(&send))
         }
         @if may {
             details.panel open[found.data.is_empty()] {
@@ -40,8 +54,10 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
                 form.sheet data-form="/v1/sources" data-method="POST" data-result="source" {
                     div.fields {
                         label { "Name" input name="name" required maxlength="200" placeholder="stripe"; }
+                        label { "uid" input name="uid" maxlength="200" placeholder="your own id of it"; }
                         label { "Events a second" input type="number" name="rate_limit" data-type="number" min="1" placeholder="no limit"; }
                     }
+                    (tags(&[]))
                     div data-form-problems role="alert" {}
                     button.button.primary type="submit" { "Make it" }
                     p.hint { "It gets an ingest URL of its own: whoever knows the URL can bring events in." }
@@ -51,30 +67,84 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
         }
         div #sources data-region {
             @if found.data.is_empty() { div.empty { h2 { "No source yet" } p { "A source is a URL that somebody else's webhooks are sent to." } } }
-            @else { div.groups { @for source in &found.data { (one(visit, source, may)) } } }
+            @else { div.groups { @for source in &found.data { (one(visit, source, last.get(&source.id), may)) } } }
             @if let Some(next) = found.next { p.more { a.button href=(link("/sources", &[("before", Some(&next.to_string()))])) { "Older" } } }
         }
     };
-    Ok(Page::new("Sources", body))
+    let curl = command_line::curl(visit, "/v1/sources");
+    let page = Page::new("Sources", body).with_actions(name::copy_commands(&curl, None));
+    Ok(page.live("kind=event.received"))
 }
 
-fn one(visit: &Visit, source: &SourceView, may: bool) -> Markup {
+/// Of the first sources; none where the visitor may not see events.
+async fn last_events(
+    visit: &Visit,
+    account: AccountId,
+    sources: &[SourceView],
+) -> HashMap<SourceId, Vec<EventView>> {
+    if !visit.may(Scope::EventsRead) {
+        return HashMap::new();
+    }
+    let sources = &sources[..sources.len().min(WITH_EVENTS)];
+    let each = sources.iter().map(|source| {
+        let page = store::Page { before: None, limit: LAST_EVENTS };
+        async move {
+            let query = EventQuery { source_id: vec![source.id], ..EventQuery::default() };
+            read::events(&visit.app, account, &query, page).await
+        }
+        .boxed()
+    });
+    let found = together(each.collect()).await;
+    sources.iter().zip(found).filter_map(|(source, found)| Some((source.id, found.ok()?.data))).collect()
+}
+
+fn tags(tags: &[SourceTag]) -> Markup {
+    let text = if tags.is_empty() { String::new() } else { serde_json::to_string(tags).unwrap_or_default() };
+    html! {
+        label { "Tags of its events (JSON, or empty)"
+            textarea name="tags" data-type="json" rows="2" spellcheck="false" placeholder="[{\"path\": \"order.id\", \"prefix\": \"order-\"}]" { (text) }
+        }
+    }
+}
+
+fn one(visit: &Visit, source: &SourceView, last: Option<&Vec<EventView>>, may: bool) -> Markup {
     let id = source.id;
     let text = format!("source:{id}");
     html! {
-        article.group data-key=(id) {
+        article.group data-key=(id) tabindex="-1" {
             div.group-head {
                 (status::enabled(source.enabled))
                 h2 { (source.name) }
                 @if let Some(uid) = &source.uid { span.quiet { "uid " (uid) } }
                 span.grow {}
-                a.button.small href=(link("/events", &[("q", Some(&text))])) { "Its last events" }
+                a.button.small.row-link href=(link("/events", &[("q", Some(&text))])) { "Its last events" }
             }
             p.quiet { (name::copied_id(id)) " · " @match source.rate_limit { Some(limit) => { (limit) " events a second" }, None => "no rate limit" } " · made " (moment::ago(visit.now(), source.created_at)) }
             @if !source.tags.is_empty() { p.quiet { "Tags from " @for tag in &source.tags { code { (tag.path.as_deref().or(tag.header.as_deref()).unwrap_or_default()) } " " } } }
+            @match last.map(Vec::as_slice) {
+                Some([]) => p.quiet { "No event has come in by it yet." },
+                Some(events) => ul.last-events { @for event in events { li {
+                    (status::event(&event.fanout)) a.plain href={ "/events/" (event.id) } { (event.event_type.as_str()) }
+                    span.quiet { (name::id(event.id)) " · " (moment::ago(visit.now(), event.received_at)) }
+                } } },
+                None => (Markup::default()),
+            }
             div.acts {
                 @if visit.may(Scope::SecretsReveal) { button.button type="button" data-reveal={ "/v1/sources/" (id) "/ingest-url" } data-member="ingest_url" data-curl { "Show the ingest URL" } }
                 @if may {
+                    details.edit {
+                        summary.button { "Edit" }
+                        form.sheet data-form={ "/v1/sources/" (id) } data-method="PATCH" data-done="Saved" {
+                            div.fields {
+                                label { "Name" input name="name" required maxlength="200" value=(source.name); }
+                                label { "uid" input name="uid" maxlength="200" value=[source.uid.as_deref()] data-empty="null"; }
+                                label { "Events a second" input type="number" name="rate_limit" data-type="number" data-empty="null" min="1" value=[source.rate_limit] placeholder="no limit"; }
+                            }
+                            (tags(&source.tags))
+                            div data-form-problems role="alert" {}
+                            button.button.primary type="submit" { "Save" }
+                        }
+                    }
                     @if source.enabled { button.button type="button" data-action={ "/v1/sources/" (id) } data-method="PATCH" data-body="{\"enabled\":false}" data-done="Disabled" data-confirm={ "Disable " (source.name) "?" } data-confirm-text="What is sent to its URL is refused until it is enabled again." { "Disable" } }
                     @else { button.button type="button" data-action={ "/v1/sources/" (id) } data-method="PATCH" data-body="{\"enabled\":true}" data-done="Enabled" { "Enable" } }
                     button.button type="button" data-action={ "/v1/sources/" (id) "/rotate-token" } data-confirm={ "A new URL for " (source.name) "?" } data-confirm-text="The old one stops working at once." data-done="The URL was changed" { "New URL" }

@@ -5,6 +5,7 @@ mod audit;
 mod finding;
 mod host;
 mod installation;
+mod running;
 
 use crate::{
     commands::print_json,
@@ -15,6 +16,7 @@ use crate::{
 };
 use clap::Args;
 use finding::{Finding, Level};
+pub(super) use running::RunningDoctor;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -31,7 +33,7 @@ pub(crate) struct DoctorArgs {
 
 pub(crate) async fn run(args: DoctorArgs, json: bool) -> Result<(), Failure> {
     let config = args.settings.config(Dev::No)?;
-    let mut chart = Chart { findings: Vec::new(), json };
+    let mut chart = Chart { json, ..Chart::silent() };
     chart.enter(host::open_files(&config));
     chart.enter(host::data_folder(&config));
     chart.enter(host::master_keys(&config));
@@ -47,6 +49,7 @@ async fn examine(args: &DoctorArgs, config: &Config, chart: &mut Chart) -> Resul
     installation.settings(config, chart).await;
     installation.secrets(config, chart).await;
     installation.clocks(config, chart).await;
+    installation.extent(chart).await;
     installation.file(config, args.patience, &mut progress, chart).await?;
     if args.audit {
         let (lease, rescan, defaults) = (config.lease, config.rescan, config.defaults.clone());
@@ -66,6 +69,10 @@ struct Chart {
 }
 
 impl Chart {
+    fn silent() -> Self {
+        Self { findings: Vec::new(), json: true }
+    }
+
     fn enter(&mut self, finding: Finding) {
         if !self.json {
             output::line(&finding);

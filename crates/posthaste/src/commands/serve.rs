@@ -17,6 +17,7 @@ use crate::{
         bootstrap,
         dev::DevKeys,
         dev_receiver::{self, EVENT_TYPE},
+        doctor::RunningDoctor,
         open::{open, options, retry_while_unavailable, url_path},
     },
     config::{Config, Dev, Dns, SettingFlags},
@@ -327,6 +328,7 @@ impl NodeParts<'_> {
             secrets,
             addresses,
             sender: Arc::new(TestSender { handle: handle.clone() }),
+            doctor: Arc::new(RunningDoctor::new(config)),
             scraped: vec![handle, telemetry_metrics.clone(), threads.tasks()],
             supervisor: supervisor.clone(),
             config: ApiConfig {

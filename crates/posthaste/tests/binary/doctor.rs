@@ -35,6 +35,34 @@ async fn a_healthy_installation_is_in_order_beside_its_server() {
 }
 
 #[tokio::test]
+async fn a_running_server_tells_an_operator_what_the_doctor_would() {
+    for database in [Database::Sqlite, Database::Postgres] {
+        let place = Place::on(database);
+        let mut node = place.dev().await;
+        assert!(node.signal("TERM").await.success());
+        let operator = place.line(&["keys", "create", "--operator"]).await;
+        let node = place.dev().await;
+        let told = node.client().with_key(&operator).unwrap().raw("/v1/doctor").await.unwrap();
+        let told: Value = serde_json::from_slice(&told).unwrap();
+        assert_eq!(told["ok"], true, "{told}");
+        let level = |check: &str| {
+            let found = told["findings"].as_array().unwrap().iter().find(|it| it["check"] == check);
+            found.map(|it| it["level"].as_str().unwrap().to_owned())
+        };
+        for check in
+            ["loops", "open_files", "data_folder", "schema", "store_settings", "secrets", "store_size"]
+        {
+            assert_eq!(level(check).as_deref(), Some("ok"), "{check}: {told}");
+        }
+        assert_eq!(level("rights").is_some(), database == Database::Postgres);
+        let size =
+            told["findings"].as_array().unwrap().iter().find(|it| it["check"] == "store_size").unwrap();
+        let said = if database == Database::Sqlite { "in its log" } else { "partitions" };
+        assert!(size["detail"].as_str().unwrap().contains(said), "{size}");
+    }
+}
+
+#[tokio::test]
 async fn a_look_before_the_first_start_makes_nothing() {
     let place = Place::new();
     let told = doctor(&place, &[]).await;

@@ -1,11 +1,20 @@
 //! The database beside the servers that use it: the same connections as theirs, and nothing but reads.
 
-use super::{PostgresStore, catalog::SETTING, durability, open, rights, statement::params, url::Address};
+use super::{
+    PostgresStore,
+    catalog::SETTING,
+    durability, open, rights,
+    statement::{Statement, params, sql},
+    url::Address,
+};
 use crate::{
-    MissingRight, OpenError, OpenOptions, ReadOnlyStore, SchemaVersion, StoreError, UnsafeSetting,
+    Extent, MissingRight, OpenError, OpenOptions, ReadOnlyStore, SchemaVersion, StoreError, UnsafeSetting,
     migrations::{KNOWN_VERSION, MIGRATIONS_TABLE},
 };
 use async_trait::async_trait;
+use std::sync::LazyLock;
+
+static EXTENT: LazyLock<Statement> = sql!("extent");
 
 impl PostgresStore {
     /// Connects when it is asked something.
@@ -39,5 +48,14 @@ impl ReadOnlyStore for PostgresStore {
     async fn unsafe_settings(&self) -> Result<Vec<UnsafeSetting>, StoreError> {
         let connection = self.pools.general().await?;
         Ok(durability::unsafe_settings(&connection.read(&durability::UNSAFE_SETTINGS, params![]).await?)?)
+    }
+
+    async fn extent(&self) -> Result<Extent, StoreError> {
+        let connection = self.pools.general().await?;
+        let rows = connection.read(&EXTENT, params![]).await?;
+        Ok(rows.one(|cells| {
+            let (bytes, partitions): (i64, i64) = (cells.get("bytes")?, cells.get("partitions")?);
+            Ok(Extent::Database { bytes: bytes.max(0) as u64, partitions: partitions.max(0) as u64 })
+        })?)
     }
 }

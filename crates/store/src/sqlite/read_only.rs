@@ -7,8 +7,9 @@ use super::{
     trouble::{Trouble, unreadable},
 };
 use crate::{
-    Audit, FactKey, KnownLane, MissingRight, OpenError, ReadOnlyStore, Roster, SchemaVersion, StoreError,
-    StrayFact, TrackPlace, UnevenFanOut, UnsafeSetting, WaitingHead, Walked, migrations::KNOWN_VERSION,
+    Audit, Extent, FactKey, KnownLane, MissingRight, OpenError, ReadOnlyStore, Roster, SchemaVersion,
+    StoreError, StrayFact, TrackPlace, UnevenFanOut, UnsafeSetting, WaitingHead, Walked,
+    migrations::KNOWN_VERSION,
 };
 use async_trait::async_trait;
 use domain::{
@@ -16,10 +17,15 @@ use domain::{
     time::Timestamp,
 };
 use rusqlite::Connection;
-use std::{path::Path, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 pub struct SqliteReadOnly {
     pub(super) readers: Arc<Readers>,
+    path: PathBuf,
     /// What a server would be told.
     synchronous: &'static str,
 }
@@ -28,7 +34,7 @@ impl SqliteReadOnly {
     /// The path may say `?synchronous=…`, as for a server.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let (path, synchronous) = open::parse(path)?;
-        Ok(Self { readers: Arc::new(Readers::read_only(path)), synchronous })
+        Ok(Self { readers: Arc::new(Readers::read_only(path.clone())), path, synchronous })
     }
 
     /// The newest time at which anything here was made: no clock that is right is behind it. None where nothing is.
@@ -76,6 +82,14 @@ impl ReadOnlyStore for SqliteReadOnly {
             Ok::<_, Trouble>(open::unsafe_settings(level, &journal_mode))
         };
         self.readers.read(read).await
+    }
+
+    async fn extent(&self) -> Result<Extent, StoreError> {
+        // One that is not there has no bytes: that is told elsewhere.
+        let bytes = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
+        let mut log = self.path.clone().into_os_string();
+        log.push("-wal");
+        Ok(Extent::File { bytes: bytes(&self.path), log_bytes: bytes(Path::new(&log)) })
     }
 }
 

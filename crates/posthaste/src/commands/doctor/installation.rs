@@ -19,7 +19,7 @@ use domain::{
 };
 use std::{path::Path, sync::Arc, time::Duration};
 use store::{
-    FoundTables, Member, OpenError, ReadOnlyStore, SchemaVersion, StoreError,
+    Extent, FoundTables, Member, OpenError, ReadOnlyStore, SchemaVersion, StoreError,
     sqlite::{Depth, IntegrityReport, SqliteReadOnly},
 };
 
@@ -185,6 +185,20 @@ impl Installation {
         }
         let live = roster.members.iter().filter(|member| !member.expired).count();
         chart.enter(Finding::ok("nodes", format!("{live} running, {} rows", roster.members.len())));
+    }
+
+    /// How large is it?
+    pub(super) async fn extent(&self, chart: &mut Chart) {
+        let check = "store_size";
+        chart.enter(match self.store.extent().await {
+            Ok(Extent::File { bytes, log_bytes }) => {
+                Finding::ok(check, format!("{} in the file, {} in its log", size(bytes), size(log_bytes)))
+            }
+            Ok(Extent::Database { bytes, partitions }) => {
+                Finding::ok(check, format!("{} in the database, {partitions} partitions", size(bytes)))
+            }
+            Err(error) => trouble(check, &error),
+        });
     }
 
     /// Is the file of an embedded store whole, and how much of it is in use?

@@ -1,0 +1,244 @@
+"""Sources, destinations and routes: made, changed, tried and deleted by their forms."""
+
+import json
+import urllib.request
+
+from node import Problem, wait_for, wait_until_is
+from tab import it, want
+from world import trial
+
+
+def gone(api, path):
+    try:
+        api.get(path)
+    except Problem as problem:
+        return problem.status == 404
+
+
+@trial(short=True)
+def a_destination_is_added_changed_tested_and_deleted(world):
+    tab, name = world.page("/destinations"), world.name("billing")
+    tab.leaves(lambda: tab.click(it("main a, header a", "/^Add/", within="body")))
+    tab.fill(it("input[name=name]"), name)
+    tab.fill(it("input[name=url]"), world.receiver.url(f"/{name}"))
+    with tab.allowing("422"):
+        tab.click(it("summary", "Limits"))
+        tab.fill(it("input[name=max_concurrency]"), "5000")
+        tab.run("document.querySelector('form[data-form]').noValidate = true")
+        tab.click(it("form[data-then=destination] button[type=submit]"))
+        tab.shows(it(".field-problem"))
+    tab.fill(it("input[name=max_concurrency]"), "")
+    tab.fill(it("input[name='rate_limit.requests']"), "50")
+    tab.leaves(lambda: tab.click(it("form[data-then=destination] button[type=submit]")))
+    made = tab.path().split("/")[2].split("?")[0]
+    kept = world.api.get(f"/v1/destinations/{made}")
+    want(kept["name"] == name and kept["rate_limit"] == {"requests": 50, "per_seconds": 1}, f"the API has it: {kept}")
+    want(any(route["destination_id"] == made for route in world.api.all("/v1/routes", limit=200)), "and the route to it")
+
+    # A test, with the answer inline.
+    world.receiver.set(f"/{name}", 418, {"x-teapot": "yes"}, b"short and stout")
+    tab.click(it("[role=tab][aria-controls=test]"))
+    tab.fill(it("#test-form textarea"), '{"probe": 1}')
+    tab.click(it("#test-form button[type=submit]"))
+    tab.shows(it("#test-form [data-form-result]", "/HTTP 418.*short and stout/"))
+    want(any(b"probe" in body for _, body in world.receiver.came[f"/{name}"]), "the receiver got it")
+    world.receiver.set(f"/{name}", 200)
+
+    # Its settings.
+    tab.click(it("[role=tab][aria-controls=settings]"))
+    tab.fill(it("#settings input[name=name]"), name + "-2")
+    tab.fill(it("#settings input[name=max_concurrency]"), "3")
+    tab.fill(it("#settings input[name='retry_policy.schedule_seconds']"), "5, 60, 600")
+    tab.leaves(lambda: tab.click(it("#settings button[type=submit]")))
+    tab.toast("Saved")
+    kept = world.api.get(f"/v1/destinations/{made}")
+    want((kept["name"], kept["max_concurrency"]) == (name + "-2", 3), f"the API has what was saved: {kept}")
+    want(kept["retry_policy"]["schedule_seconds"] == [5, 60, 600], "and the retries")
+
+    # Its secret, and another.
+    tab.click(it("[role=tab][aria-controls=signing]"))
+    secret = world.api.get(f"/v1/destinations/{made}/secret")["secret"]
+    tab.click(it("button[data-reveal]", within="#signing"))
+    tab.shows(it("#signing [data-revealed]", f"/{secret}/".replace("+", r"\+")))
+    tab.leaves(lambda: tab.click(it("button[type=submit]", within="#signing")))
+    want(world.api.get(f"/v1/destinations/{made}/secret")["secret"] != secret, "the secret was changed")
+
+    # Gone, after the question.
+    tab.click(it("[role=tab][aria-controls=settings]"))
+    tab.click(it("#settings button[data-method=DELETE]"))
+    tab.leaves(lambda: tab.confirms("Its routes go with it"))
+    want(tab.path().startswith("/destinations"), "deleting leads to the others")
+    wait_for(lambda: gone(world.api, f"/v1/destinations/{made}"), "the API has it no more")
+
+
+@trial(short=True)
+def a_destination_is_paused_resumed_disabled_enabled_and_probed(world):
+    destination, path, name = world.failing()
+    tab = world.page(f"/destinations/{destination}")
+    status = lambda: world.api.get(f"/v1/destinations/{destination}")["status"]
+
+    def button(act):
+        return it(f"button[data-action$='/{destination}/{act}']")
+    tab.click(button("pause"))
+    tab.confirms(name)
+    tab.toast("Paused")
+    wait_until_is(status, "paused", "it is paused")
+    tab.shows(it(".banner", f"/{name} is paused/"))
+    waiting = world.api.publish(f"{name}.one")
+    tab.until(lambda: world.api.deliveries(event_id=waiting)[0]["waiting_for"], "what comes waits")
+    tab.click(button("resume"))
+    wait_for(lambda: status() != "paused", "it goes on")
+
+    # Three failures open the breaker; a probe is asked for by hand, and finds it well.
+    for number in range(4):
+        world.api.publish(f"{name}.more", {"number": number})
+    wait_until_is(status, "unhealthy", "the breaker opens")
+    tab.shows(it(".banner", f"/{name} is held by its breaker/"))
+    world.receiver.set(path, 200)
+    tab.click(button("probe"))
+    wait_until_is(status, "active", "a probe that succeeds ends the hold")
+    tab.until(f"!find({json.dumps(it('.banner', f'/{name} is held/'))})", "the banner goes by itself")
+
+    # Disabling has no question where the page has no button for it.
+    if tab.count(button("disable")):
+        tab.click(button("disable"))
+        tab.confirms()
+    else:
+        world.api.post(f"/v1/destinations/{destination}/disable")
+    wait_until_is(status, "disabled", "it is disabled")
+    tab.shows(it(".banner", f"/{name} is disabled/"))
+    tab.click(button("enable"))
+    wait_until_is(status, "active", "it is enabled")
+    tab.open(f"/destinations/{destination}")
+    tab.click(it("[role=tab][aria-controls=history]"))
+    tab.shows(it("#history", "/breaker/"))
+
+
+@trial()
+def several_destinations_are_paused_and_resumed_at_once(world):
+    names = [world.name("bulk") for _ in range(3)]
+    ids = [world.api.destination(name, world.receiver.url("/well")) for name in names]
+    tab = world.page("/destinations?sort=name")
+    for word, done in (("Pause", "paused"), ("Resume", "active")):
+        for each in ids:
+            tab.click(it(f"[data-pick='{each}']"))
+        tab.shows(it("#selection-count", "3"))
+        tab.click(it("#selection button", word))
+        tab.leaves(lambda: tab.confirms(f"{word} 3"))
+        want(all(world.api.get(f"/v1/destinations/{each}")["status"] == done for each in ids), f"all three are {done}")
+
+
+@trial(short=True)
+def a_source_is_made_brings_events_in_and_goes(world):
+    tab, name = world.page("/sources"), world.name("shop")
+    tab.click(it("summary", "New source"))
+    tab.fill(it("form[data-form='/v1/sources'] [name=name]"), name)
+    tab.click(it("form[data-form='/v1/sources'] button[type=submit]"))
+    url = tab.until("(/http\\S+\\/ingest\\/\\S+/.exec(document.querySelector('form[data-form=\"/v1/sources\"] [data-form-result]')?.innerText) || [])[0]", "the ingest URL is shown")
+    source = next(each for each in world.api.all("/v1/sources", limit=200) if each["name"] == name)["id"]
+    send(url, {"type": "order.paid", "id": 1})
+    wait_for(lambda: world.api.all("/v1/events", source_id=source), "what was sent there came in")
+
+    card = it(f"[data-key='{source}']")
+    tab.shows(card)
+    tab.click(it("button[data-reveal]", within=card))
+    tab.shows(it("[data-revealed]", "/ingest/", within=card))
+    tab.click(it("summary", "Edit", within=card))
+    tab.fill(it("[name=name]", within=card), name + "-2")
+    tab.leaves(lambda: tab.click(it("button[type=submit]", within=card)))
+    want(world.api.get(f"/v1/sources/{source}")["name"] == name + "-2", "the API has the new name")
+    tab.click(it("button[data-action]", "Disable", within=card))
+    tab.confirms(name)
+    wait_for(lambda: not world.api.get(f"/v1/sources/{source}")["enabled"], "it is disabled")
+    tab.click(it("button[data-action]", "Enable", within=card))
+    wait_for(lambda: world.api.get(f"/v1/sources/{source}")["enabled"], "it is enabled")
+    tab.click(it("button[data-action$='/rotate-token']", within=card))
+    tab.confirms("The old one stops working")
+    wait_for(lambda: world.api.get(f"/v1/sources/{source}/ingest-url")["ingest_url"] != url, "it has another URL")
+    tab.click(it("button[data-method=DELETE]", within=card))
+    tab.confirms(name)
+    tab.hides(card)
+    want(gone(world.api, f"/v1/sources/{source}"), "the API has it no more")
+
+
+def send(url, body):
+    asked = urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
+    with urllib.request.urlopen(asked, timeout=20) as answer:
+        want(answer.status in (200, 202), f"the ingest URL answers {answer.status}")
+
+
+@trial(short=True)
+def a_route_is_made_tried_changed_switched_and_deleted(world):
+    tab, kind = world.page("/routes"), world.name("invoice")
+    tab.click(it("summary", "New route"))
+    form = "form[data-form='/v1/routes']"
+    tab.fill(it(f"{form} [name=event_types]"), f"{kind}.*")
+    tab.fill(it(f"{form} [name=destination_id]"), world.well)
+    with tab.allowing("422"):
+        tab.fill(it(f"{form} [name=filter]"), '{"data": {"amount": {"$atleast": 100}}}')
+        tab.click(it(f"{form} button[type=submit]"))
+        tab.shows(it(f"{form} .field-problem"))
+    tab.fill(it(f"{form} [name=filter]"), '{"data": {"amount": {"$gte": 100}}}')
+    tab.leaves(lambda: tab.click(it(f"{form} button[type=submit]")))
+    mine = lambda: next((each for each in world.api.all("/v1/routes", limit=200) if any(kind in types for types in each["event_types"])), None)
+    route = mine()
+    want(route and route["filter"] == {"data": {"amount": {"$gte": 100}}}, f"the API has it: {route}")
+
+    # What an event would do, by its members; and one that came, with the reason of the mismatch.
+    small = world.api.publish(f"{kind}.paid", {"amount": 90})
+    tab.open("/routes")
+    tab.click(it("summary", "Try an event"))
+    form = "form[data-form='/v1/routes/preview']:has([name=event_id])"
+    tab.fill(it(f"{form} [name=event_id]"), small)
+    tab.click(it(f"{form} button[type=submit]"))
+    tab.shows(it(f"{form} [data-form-result]", "/data.amount is 90, wanted/"))
+    form = "form[data-form='/v1/routes/preview']:has([name=type])"
+    tab.fill(it(f"{form} [name=type]"), f"{kind}.paid")
+    tab.fill(it(f"{form} [name=data]"), '{"amount": 100}')
+    tab.click(it(f"{form} button[type=submit]"))
+    tab.shows(it(f"{form} [data-form-result]", "/delivers/"))
+
+    row = it(f"tr[data-key='{route['id']}']")
+    tab.click(it("summary", "Edit", within=row))
+    tab.fill(it("[name=name]", within=row), kind)
+    tab.leaves(lambda: tab.click(it("button[type=submit]", within=row)))
+    want(mine()["name"] == kind, "the API has the new name")
+    tab.click(it("summary", "Edit", within=row))
+    tab.click(it("button[data-action]", "Disable", within=row))
+    wait_for(lambda: not mine()["enabled"], "it is disabled")
+    tab.until(f"!!find({json.dumps(it('.status', 'disabled', within=row))})", "and shown so")
+    if not tab.count(it("button[data-action]", "Enable", within=row)):
+        tab.click(it("summary", "Edit", within=row))
+    tab.click(it("button[data-action]", "Enable", within=row))
+    wait_for(lambda: mine()["enabled"], "it is enabled")
+    if not tab.count(it("button[data-method=DELETE]", within=row)):
+        tab.click(it("summary", "Edit", within=row))
+    tab.click(it("button[data-method=DELETE]", within=row))
+    tab.confirms("Delete this route")
+    tab.hides(row)
+    want(mine() is None, "the API has it no more")
+
+
+@trial()
+def the_account_is_changed_by_its_form(world):
+    tab = world.page("/settings")
+    before, name = world.api.get("/v1/account"), world.name("Acme")
+    tab.fill(it("#account [name=name]"), name)
+    tab.fill(it("#account [name=retention_days]"), "8")
+    tab.leaves(lambda: tab.click(it("#account button[type=submit]")))
+    tab.toast("Saved")
+    kept = world.api.get("/v1/account")
+    want((kept["name"], kept["retention_days"]) == (name, 8), f"the API has it: {kept}")
+    world.api.patch("/v1/account", {"name": before["name"], "retention_days": before["retention_days"]})
+
+
+@trial()
+def the_reference_tries_an_operation_by_the_session(world):
+    tab = world.page("/docs?op=list_destinations")
+    tab.click(it("form[data-try] button[type=submit]"))
+    tab.shows(it("[data-form-result]", f"/HTTP 200.*{world.well}/"))
+    tab.leaves(lambda: tab.click(it("a[href='/docs?op=get_event'], a[href='/docs?op=get_event']")))
+    tab.fill(it("form[data-try] [name=id]"), world.lost[0])
+    tab.click(it("form[data-try] button[type=submit]"))
+    tab.shows(it("[data-form-result]", f"/HTTP 200.*{world.lost[0]}/"))
+    want(tab.count(it(".docs-list a")) >= 60, "every operation is there")

@@ -21,6 +21,7 @@ mod reads;
 mod search;
 mod series;
 mod status;
+mod timeline;
 mod visit;
 
 use api::App;

@@ -2,7 +2,7 @@
 
 use super::event;
 use crate::{
-    chart::{Chart, Line, Unit},
+    chart::Chart,
     destination_names::DestinationNames,
     format,
     frame::Screen,
@@ -10,7 +10,8 @@ use crate::{
     page_error::{self, PageError},
     params::link,
     search::{self, Mistake, Names, Wanted},
-    series, status,
+    series::{Course, Range},
+    status,
     visit::{Page, Visit},
 };
 use api::read;
@@ -23,7 +24,6 @@ use domain::{
     time::Timestamp,
 };
 use maud::{Markup, html};
-use std::time::Duration;
 
 const ROWS: usize = 50;
 /// Pages of 200 that are looked through for a name.
@@ -390,36 +390,18 @@ async fn histogram(visit: &Visit, account: AccountId) -> Result<Markup, PageErro
         return Ok(Markup::default());
     }
     let page = store::Page { before: None, limit: limits::PAGE_MAX };
-    let destinations = read::destinations(&visit.app, account, &read::Wanted::default(), page).await?;
-    let ids: Vec<_> = destinations.data.iter().map(|destination| destination.id).collect();
-    let hour = Duration::from_secs(3_600);
-    let Some(series) = series::of_account(&visit.app, account, &ids, visit.now(), hour).await? else {
+    let held = read::destinations(&visit.app, account, &read::Wanted::held(), page).await?;
+    let series = read::series(&visit.app, account, &Range::Hour.query(visit.now())).await?;
+    if series.totals.attempts == 0 {
         return Ok(Markup::default());
-    };
-    let Some(first) = series.points.first().filter(|_| series.ok() + series.failed() > 0) else {
-        return Ok(Markup::default());
-    };
-    let values = |pick: fn(&series::Point) -> u64| {
-        series.points.iter().map(|point| Some(pick(point) as f64)).collect()
-    };
-    let chart = Chart {
-        title: "Attempts a minute",
-        from: first.at,
-        step: series.step,
-        lines: vec![
-            Line { name: "succeeded", class: "ok", values: values(|point| point.ok) },
-            Line { name: "failed", class: "fail", values: values(|point| point.failed) },
-        ],
-        stacked: false,
-        unit: Unit::Count,
-        marks: Vec::new(),
-        brush: true,
-    };
+    }
+    let chart = Course::of(&series).outcomes("Attempts a minute", &[]);
+    let chart = Chart { stacked: false, brush: true, ..chart };
     let may_act = visit.may(Scope::DestinationsWrite);
     let now = visit.now();
     Ok(html! {
         div #histogram data-region {
-            @for destination in destinations.data.iter().filter(|destination| destination.queued_events > 0) {
+            @for destination in held.data.iter().filter(|destination| destination.queued_events > 0) {
                 @if let Some(held) = &destination.hold { (hold::banner(now, destination, held, may_act)) }
             }
             (chart.render())

@@ -397,7 +397,7 @@ impl App {
         self.full_backlogs.check(account, &self.limits_of(account).await?.quotas)
     }
 
-    async fn limits_of(&self, account: AccountId) -> Result<AccountLimits, ApiError> {
+    pub(crate) async fn limits_of(&self, account: AccountId) -> Result<AccountLimits, ApiError> {
         let snapshot = bounded_lookup(self.admission.snapshots().get(account)).await;
         Ok(snapshot.map_err(IngestError::from)?.limits)
     }

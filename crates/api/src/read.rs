@@ -13,12 +13,13 @@ mod stats;
 
 pub use deliveries::{deliveries, delivery};
 pub use destinations::{
-    destination, destination_attempts, destination_holds, destination_secret, destinations,
+    destination, destination_attempts, destination_holds, destination_secret, destination_timeline,
+    destinations,
 };
 pub use events::{event, event_payload, events};
 pub use matching::matching;
-pub use series::{destination_series, series};
-pub use stats::{destination_stats, fanout_stats, stats};
+pub use series::{destination_series, destinations_series, series};
+pub use stats::{Waiting, destination_stats, fanout_stats, stats, waiting};
 
 pub(crate) use destinations::{effective, show as show_destination, switched};
 pub(crate) use events::altered;

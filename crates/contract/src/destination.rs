@@ -187,6 +187,10 @@ pub struct SigningView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")]
     pub secret: Option<String>,
+    /// After the secret was changed: until when the one before signs as well; a moment that is over once it does no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Timestamp>)]
+    pub previous_until: Option<Timestamp>,
 }
 
 /// A destination's signing secret.

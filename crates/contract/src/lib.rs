@@ -63,7 +63,8 @@ pub use source::{
 };
 pub use stats::{
     DailyView, DestinationStatsView, FanoutStatsView, PointView, QuantilesView, SeriesBy, SeriesLatencyView,
-    SeriesPointView, SeriesQuery, SeriesView, StatsQuery, StatsView, StatusCountView, TotalsView,
+    SeriesPointView, SeriesQuery, SeriesTotalsView, SeriesView, StatsQuery, StatsView, StatusCountView,
+    TotalsView,
 };
 pub use stream::{AttemptSummaryView, DeliveryChangeView, DestinationChangeView, StreamKind, StreamQuery};
 pub use user::{UserInput, UserView};

@@ -51,4 +51,9 @@ pub struct DestinationQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(min_length = 1, max_length = 200)]
     pub url: Option<String>,
+    /// Only those that are held, whatever for: throttled, unhealthy, paused or disabled. They are looked for among the
+    /// newest 20,000.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[param(inline)]
+    pub held: bool,
 }

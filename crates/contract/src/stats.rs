@@ -36,6 +36,12 @@ pub struct TotalsView {
     pub cancelled: u64,
     /// Now.
     pub waiting: u64,
+    /// Since when something has been due that has not been delivered: how far deliveries are behind. The thousand oldest that
+    /// wait are looked at; null if none of them is due.
+    #[schema(value_type = Option<schema::Timestamp>, required)]
+    pub oldest_due_at: Option<Timestamp>,
+    /// How many may wait; beyond, events are refused.
+    pub waiting_max: u64,
     pub attempts: u64,
 }
 
@@ -150,8 +156,35 @@ pub struct SeriesView {
     /// seconds.
     #[schema(value_type = schema::Timestamp)]
     pub as_of: Timestamp,
+    /// All of it together.
+    pub totals: SeriesTotalsView,
     /// Oldest first, at most 1,500. Spans without anything are left out.
     pub points: Vec<SeriesPointView>,
+}
+
+/// What happened in all spans of a series together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = StatsSeriesTotals)]
+pub struct SeriesTotalsView {
+    /// Events received. Of accounts only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<u64>,
+    pub attempts: u64,
+    /// The same by what they met.
+    #[schema(value_type = BTreeMap<String, u64>)]
+    pub outcomes: BTreeMap<Outcome, u64>,
+    /// The same by the status that was answered, if any was.
+    #[schema(value_type = BTreeMap<String, u64>)]
+    pub http_statuses: BTreeMap<u16, u64>,
+    /// Successes of all attempts but the throttled ones; null without any.
+    #[schema(required)]
+    pub success_ratio: Option<f64>,
+    /// Deliveries that ended so.
+    pub delivered: u64,
+    pub dead_letter: u64,
+    pub cancelled: u64,
+    pub latency_ms: SeriesLatencyView,
+    pub slot_denied: u64,
 }
 
 /// One span of a series.
@@ -169,6 +202,9 @@ pub struct SeriesPointView {
     /// The same by what they met.
     #[schema(value_type = BTreeMap<String, u64>)]
     pub outcomes: BTreeMap<Outcome, u64>,
+    /// The same by the status that was answered, if any was.
+    #[schema(value_type = BTreeMap<String, u64>)]
+    pub http_statuses: BTreeMap<u16, u64>,
     /// Deliveries that ended so.
     pub delivered: u64,
     pub dead_letter: u64,

@@ -50,7 +50,7 @@ async function act(button) {
 
 async function bulk(button) {
   const ids = picked();
-  if (!await confirm(`${button.textContent.trim()} ${ids.length}?`, '', button.textContent.trim())) return;
+  if (!await confirm(`${button.textContent.trim()} ${ids.length}?`, button.dataset.bulkText, button.textContent.trim())) return;
   let failed = 0;
   for (const id of ids) {
     const answer = await call(button.dataset.bulk.replace('{}', id));

@@ -2,6 +2,9 @@
 import { $, $$, now, toast, whenRendered, readPage, replaceRegion, rendered } from './dom.js';
 import './actions.js';
 import './charts.js';
+import './points.js';
+import './filters.js';
+import './limits.js';
 import './live.js';
 import './palette.js';
 
@@ -137,6 +140,8 @@ export function showPicked() {
   if (!bar) return;
   bar.hidden = picked().length === 0;
   $('#selection-count').textContent = picked().length;
+  const all = $('[data-pick-all]');
+  if (all) { all.checked = picked().length === $$('[data-pick]').length; all.indeterminate = picked().length > 0 && !all.checked; }
 }
 let lastBox = null;
 function pickRow(box, range) {
@@ -162,11 +167,13 @@ document.addEventListener('click', event => {
   if (on('[data-close]')) return on('dialog')?.close();
   if (on('[data-close-pane]')) return void closePane();
   if (on('[data-back]')) return history.back();
-  if (on('[data-clear-selection]')) { $$('[data-pick]:checked').forEach(box => { box.checked = false; }); return showPicked(); }
+  if (on('[data-clear-selection]')) { $$('[data-pick]:checked, [data-pick-all]').forEach(box => { box.checked = false; }); return showPicked(); }
   if (on('[data-test]')) return openTest();
   const menu = on('[data-menu]');
   if (menu) { const open = $('#side').toggleAttribute('data-open'); return menu.setAttribute('aria-expanded', open); }
   if (!on('#side')) $('#side')?.removeAttribute('data-open');
+  const all = on('[data-pick-all]');
+  if (all) { $$('[data-pick]').forEach(each => { each.checked = all.checked; }); return showPicked(); }
   const box = on('[data-pick]');
   if (box) return pickRow(box, event.shiftKey);
   if (target.tagName === 'DIALOG') return target.close();

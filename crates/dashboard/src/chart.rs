@@ -46,28 +46,34 @@ pub(crate) struct Chart {
 pub(crate) enum Unit {
     Count,
     Millis,
+    Percent,
+    /// Of which there are parts, on average.
+    Slots,
 }
 
 impl Unit {
     fn show(self, value: f64) -> String {
         match self {
-            Self::Count => format::compact(value),
+            Self::Count | Self::Slots => format::compact(value),
             Self::Millis => format::millis(value.round() as u64),
+            Self::Percent => format::percent(value),
         }
     }
 
     /// An axis that ends lower has half a delivery in its middle.
     const fn least_top(self) -> f64 {
         match self {
-            Self::Count => 2.0,
+            Self::Count | Self::Slots => 2.0,
             Self::Millis => 10.0,
+            Self::Percent => 1.0,
         }
     }
 
     fn show_exactly(self, value: f64) -> String {
         match self {
             Self::Count => format::number(value.round() as u64),
-            Self::Millis => format::millis(value.round() as u64),
+            Self::Slots => format!("{:.1}", value).trim_end_matches(".0").to_owned(),
+            Self::Millis | Self::Percent => self.show(value),
         }
     }
 }
@@ -124,7 +130,7 @@ impl Chart {
     }
 
     fn moment(&self, place: usize) -> String {
-        format::hour_and_minute(self.from.plus(self.step * place as u32))
+        moment(self.from.plus(self.step * place as u32), self.step)
     }
 
     /// Where a mark lies; None if it is outside.
@@ -141,15 +147,63 @@ impl Chart {
     }
 }
 
-/// A course without axes, in a line of text.
-pub(crate) fn sparkline(label: &str, class: &str, values: &[Option<f64>]) -> Markup {
-    let top = values.iter().flatten().fold(0.0_f64, |high, value| high.max(*value));
+/// As long as the steps allow: `14:30`, `04-03 14:00`, `04-03`.
+fn moment(at: Timestamp, step: Duration) -> String {
+    let exact = format::exact(at);
+    let day = exact.get(5..10).unwrap_or_default();
+    match step.as_secs() {
+        0..3_600 => format::hour_and_minute(at),
+        3_600..86_400 => format!("{day} {}", format::hour_and_minute(at)),
+        _ => day.to_owned(),
+    }
+}
+
+/// A sparkline whose values are told on hover; for screen readers they stand in a table beside it.
+pub(crate) fn told_sparkline(
+    label: &str,
+    from: Timestamp,
+    step: Duration,
+    unit: Unit,
+    lines: &[Line],
+) -> Markup {
+    let top = lines.iter().flat_map(|line| line.values.iter().flatten()).fold(0.0_f64, |a, b| a.max(*b));
     // A little room, so that the highest is not cut off; without anything, a line at the bottom.
     let top = if top > 0.0 { top * 1.08 } else { 1.0 };
+    let values: Vec<String> = lines.iter().map(|line| told(line, unit)).collect();
     html! {
-        svg.sparkline viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" role="img" aria-label=(label) {
-            path class={ "fill " (class) } d=(area(values, None, top)) {}
-            path class={ "stroke " (class) } d=(stroke(values, top)) {}
+        span.spark-box data-spark=(values.join("\n")) data-from=(from.micros() / 1_000) data-step=(step.as_millis()) {
+            svg.sparkline viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" role="img" aria-label=(label) {
+                @for line in lines.iter().rev() {
+                    path class={ "fill " (line.class) } d=(area(&line.values, None, top)) {}
+                    path class={ "stroke " (line.class) } d=(stroke(&line.values, top)) {}
+                }
+            }
+        }
+    }
+}
+
+/// Its name and its values, for the browser to tell.
+fn told(line: &Line, unit: Unit) -> String {
+    let value = |value: &Option<f64>| value.map_or_else(|| "–".to_owned(), |value| unit.show_exactly(value));
+    let values: Vec<String> = line.values.iter().map(value).collect();
+    format!("{}|{}", line.name, values.join("|"))
+}
+
+/// The values of sparklines that stand side by side, for screen readers and for whoever wants them exactly.
+pub(crate) fn table(from: Timestamp, step: Duration, columns: &[(&Line, Unit)]) -> Markup {
+    let steps = columns.iter().map(|(line, _)| line.values.len()).max().unwrap_or(0);
+    html! {
+        details.chart-table {
+            summary { "As a table" }
+            div.scroll { table {
+                thead { tr { th scope="col" { "Time (UTC)" } @for (line, _) in columns { th scope="col" { (line.name) } } } }
+                tbody { @for place in 0..steps { tr {
+                    th scope="row" { (moment(from.plus(step * place as u32), step)) }
+                    @for (line, unit) in columns {
+                        td { @match line.values.get(place).copied().flatten() { Some(value) => (unit.show_exactly(value)), None => "–" } }
+                    }
+                } } }
+            } }
         }
     }
 }
@@ -174,25 +228,36 @@ pub(crate) fn bar(label: &str, parts: &[(&str, &str, f64)]) -> Markup {
     }
 }
 
-/// The pauses between attempts as dots on a ruler, whose distances grow with the logarithm of the time.
+/// The pauses between attempts as dots on a ruler, whose distances grow with the logarithm of the time. The places are
+/// percentages, so that dots stay round and texts are not stretched.
 pub(crate) fn ruler(pauses: &[Duration]) -> Markup {
     let mut at = Duration::ZERO;
-    let mut dots = vec![(0.0, "1st attempt, at once".to_owned())];
+    let mut dots = vec![(0.0, "at once".to_owned(), "1st attempt, at once".to_owned())];
     for (place, pause) in pauses.iter().enumerate() {
         at = at.saturating_add(*pause);
-        dots.push((at.as_secs_f64(), format!("attempt {}, {} after the first", place + 2, format::span(at))));
+        let label = format!("attempt {}, {} after the first", place + 2, format::span(at));
+        dots.push((at.as_secs_f64(), format::span(at), label));
     }
     let scale = |seconds: f64| (1.0 + seconds).ln();
-    let last = scale(dots.last().map_or(0.0, |(seconds, _)| *seconds)).max(1.0);
+    let last = scale(dots.last().map_or(0.0, |(seconds, ..)| *seconds)).max(1.0);
+    let x = |seconds: f64| format!("{}%", short(4.0 + scale(seconds) / last * 90.0));
+    let (mut told_until, mut texts) = (f64::MIN, Vec::new());
+    for (seconds, text, _) in &dots {
+        let place = scale(*seconds) / last * 90.0;
+        // One that would run into the text before it is left to the list.
+        if place - told_until >= 9.0 {
+            told_until = place;
+            texts.push((x(*seconds), text));
+        }
+    }
     html! {
-        ol.ruler aria-label="When attempts are made" {
-            svg viewBox="0 0 600 24" preserveAspectRatio="none" aria-hidden="true" {
-                line.grid x1="6" x2="594" y1="12" y2="12" {}
-                @for (seconds, label) in &dots {
-                    line.tick x1=(short(6.0 + scale(*seconds) / last * 588.0)) x2=(short(6.0 + scale(*seconds) / last * 588.0)) y1="4" y2="20" { title { (label) } }
-                }
+        div.ruler {
+            svg aria-hidden="true" {
+                line.grid x1="4%" x2="94%" y1="10" y2="10" {}
+                @for (seconds, _, label) in &dots { circle.moment cx=(x(*seconds)) cy="10" r="5" { title { (label) } } }
+                @for (x, text) in &texts { text x=(x) y="31" { (text) } }
             }
-            @for (_, label) in &dots { li { (label) } }
+            ol.sr aria-label="When attempts are made" { @for (_, _, label) in &dots { li { (label) } } }
         }
     }
 }
@@ -344,6 +409,27 @@ mod tests {
     }
 
     #[test]
+    fn a_sparkline_tells_its_values_by_name() {
+        let line = Line { name: "waiting", class: "ok", values: vec![Some(1_200.0), None] };
+        let drawn = told_sparkline("Backlog", Timestamp::MIN, Duration::from_secs(60), Unit::Count, &[line]);
+        assert!(drawn.into_string().contains("data-spark=\"waiting|1,200|–\""));
+    }
+
+    #[test]
+    fn steps_are_told_as_long_as_they_are() {
+        let at = Timestamp::from_seconds(1_790_000_000);
+        let told = [60, 3_600, 86_400].map(|step| moment(at, Duration::from_secs(step)));
+        assert_eq!(told, ["14:13", "09-21 14:13", "09-21"]);
+    }
+
+    #[test]
+    fn texts_of_a_ruler_do_not_run_into_each_other() {
+        let drawn = ruler(&[1, 1, 3_600].map(Duration::from_secs)).into_string();
+        assert_eq!((drawn.matches("<circle").count(), drawn.matches("<text").count()), (4, 3));
+        assert!(drawn.contains("attempt 4, 1 h after the first"));
+    }
+
+    #[test]
     fn nothing_to_draw_is_drawn_as_nothing() {
         let chart = Chart {
             title: "Nothing",
@@ -356,7 +442,8 @@ mod tests {
             brush: false,
         };
         assert!(chart.render().into_string().contains("Nothing"));
-        assert!(sparkline("", "ok", &[]).into_string().contains("sparkline"));
+        let nowhere = told_sparkline("", Timestamp::MIN, Duration::ZERO, Unit::Count, &[]);
+        assert!(nowhere.into_string().contains("sparkline"));
         assert!(!bar("", &[("ok", "", 0.0)]).into_string().contains("fill"));
     }
 }

@@ -32,6 +32,11 @@ impl DestinationNames {
         Self(found.into_iter().flatten().map(|found| (found.view.id, found.view)).collect())
     }
 
+    /// The one that a page is about.
+    pub(crate) fn of_one(destination: &DestinationView) -> Self {
+        Self(BTreeMap::from([(destination.id, destination.clone())]))
+    }
+
     pub(crate) fn get(&self, id: DestinationId) -> Option<&DestinationView> {
         self.0.get(&id)
     }

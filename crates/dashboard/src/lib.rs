@@ -22,6 +22,7 @@ mod reads;
 mod search;
 mod series;
 mod status;
+mod timeline;
 mod visit;
 mod why;
 

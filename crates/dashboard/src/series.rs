@@ -1,156 +1,293 @@
-//! What happened, minute by minute. Today the API tells the course of a destination alone, so that of an account is added up
-//! here from its destinations; this file is the seam for an endpoint that tells it by itself.
+//! A series of the API without its gaps, oldest first, as charts need it: what is left out is nothing.
 
-use crate::reads::together;
-use api::{App, error::ApiError, read};
-use contract::{DestinationStatsView, PointView, StatsQuery};
-use domain::{
-    id::{AccountId, DestinationId},
-    outcome::Outcome,
-    time::Timestamp,
-};
-use futures_util::FutureExt;
+use crate::chart::{Chart, Line, Mark, Unit};
+use contract::{SeriesBy, SeriesLatencyView, SeriesPointView, SeriesQuery, SeriesView};
+use domain::{outcome::Outcome, time::Timestamp};
 use std::{collections::BTreeMap, time::Duration};
 
-pub(crate) const MINUTE: Duration = Duration::from_secs(60);
-/// Beyond so many destinations nothing is added up: each costs a few reads, and a page has a tenth of a second.
-const ADDED_UP: usize = 40;
+/// How long a page looks back, and in which steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Range {
+    Hour,
+    Day,
+    Week,
+    Month,
+}
 
-/// Without gaps, oldest first.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Series {
-    pub(crate) points: Vec<Point>,
+impl Range {
+    pub(crate) const ALL: [Self; 4] = [Self::Hour, Self::Day, Self::Week, Self::Month];
+
+    /// What is not known is the hour: an old bookmark still opens.
+    pub(crate) fn of(word: Option<&str>) -> Self {
+        Self::ALL.into_iter().find(|range| Some(range.word()) == word).unwrap_or(Self::Hour)
+    }
+
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Hour => "1h",
+            Self::Day => "24h",
+            Self::Week => "7d",
+            Self::Month => "30d",
+        }
+    }
+
+    /// As the end of a sentence: `in the last hour`.
+    pub(crate) const fn last(self) -> &'static str {
+        match self {
+            Self::Hour => "last hour",
+            Self::Day => "last 24 hours",
+            Self::Week => "last 7 days",
+            Self::Month => "last 30 days",
+        }
+    }
+
+    const fn over(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Hour => 3_600,
+            Self::Day => 86_400,
+            Self::Week => 7 * 86_400,
+            Self::Month => 30 * 86_400,
+        })
+    }
+
+    pub(crate) fn query(self, now: Timestamp) -> SeriesQuery {
+        let by = match self {
+            Self::Hour => SeriesBy::Minute,
+            Self::Day | Self::Week => SeriesBy::Hour,
+            Self::Month => SeriesBy::Day,
+        };
+        SeriesQuery { by, since: Some(now.minus(self.over())), until: None }
+    }
+}
+
+/// A series with a point for every span.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Course {
+    pub(crate) from: Timestamp,
     pub(crate) step: Duration,
-    pub(crate) outcomes: BTreeMap<Outcome, u64>,
-    pub(crate) http_statuses: BTreeMap<u16, u64>,
+    pub(crate) points: Vec<SeriesPointView>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Point {
-    pub(crate) at: Timestamp,
-    pub(crate) ok: u64,
-    pub(crate) failed: u64,
-    /// Of an account: of its slowest destination.
-    pub(crate) p95_ms: Option<u64>,
-}
+/// The kinds of answers that are told apart by colour.
+const CODES: [(&str, &str); 6] = [
+    ("2xx", "ok"),
+    ("3xx", "code-3"),
+    ("4xx", "code-4"),
+    ("429", "throttle"),
+    ("5xx", "fail"),
+    ("no answer", "none"),
+];
 
-/// The last `over` of an account; None where it has too many destinations to add up.
-pub(crate) async fn of_account(
-    app: &App,
-    account: AccountId,
-    destinations: &[DestinationId],
-    now: Timestamp,
-    over: Duration,
-) -> Result<Option<Series>, ApiError> {
-    if destinations.len() > ADDED_UP {
-        return Ok(None);
+impl Course {
+    pub(crate) fn of(series: &SeriesView) -> Self {
+        let step = Duration::from_secs(match series.by {
+            SeriesBy::Minute => 60,
+            SeriesBy::Hour => 3_600,
+            SeriesBy::Day => 86_400,
+        });
+        let known: BTreeMap<Timestamp, &SeriesPointView> =
+            series.points.iter().map(|point| (point.at, point)).collect();
+        let spans = series.until.since(series.since).as_secs().div_ceil(step.as_secs()) as u32;
+        let starts = (0..spans).map(|place| series.since.plus(step * place));
+        let point = |at| known.get(&at).map_or_else(|| nothing(at), |point| (*point).clone());
+        Self { from: series.since, step, points: starts.map(point).collect() }
     }
-    let query = StatsQuery { since: Some(now.minus(over)), until: None };
-    let each = destinations.iter().map(|id| read::destination_stats(app, account, *id, &query).boxed());
-    let found = together(each.collect()).await;
-    let mut sum = Series { points: empty(now, over, MINUTE), step: MINUTE, ..Series::default() };
-    for stats in found {
-        match stats {
-            Ok(stats) => sum.add(&stats),
-            // It was deleted between two reads.
-            Err(error) if error.status() == 404 => {}
-            Err(error) => return Err(error),
-        }
+
+    pub(crate) fn values(&self, pick: impl Fn(&SeriesPointView) -> Option<f64>) -> Vec<Option<f64>> {
+        self.points.iter().map(pick).collect()
     }
-    Ok(Some(sum))
-}
 
-/// The last `over` of one destination, in steps of a minute, or of an hour if it is more than that can be kept for.
-pub(crate) fn of_destination(stats: &DestinationStatsView, now: Timestamp, over: Duration) -> Series {
-    let step = if over > Duration::from_secs(6 * 3_600) { Duration::from_secs(3_600) } else { MINUTE };
-    let mut series = Series { points: empty(now, over, step), step, ..Series::default() };
-    series.add(stats);
-    series
-}
+    fn line(
+        &self,
+        name: &'static str,
+        class: &'static str,
+        pick: impl Fn(&SeriesPointView) -> Option<f64>,
+    ) -> Line {
+        Line { name, class, values: self.values(pick) }
+    }
 
-impl Series {
-    fn add(&mut self, stats: &DestinationStatsView) {
-        for (outcome, count) in &stats.outcomes {
-            *self.outcomes.entry(*outcome).or_default() += count;
-        }
-        for (status, count) in &stats.http_statuses {
-            *self.http_statuses.entry(*status).or_default() += count;
-        }
-        for PointView { at, ok, failed, p95_ms } in &stats.series {
-            let at = at.floor(self.step);
-            if let Ok(place) = self.points.binary_search_by_key(&at, |point| point.at) {
-                let point = &mut self.points[place];
-                point.ok += ok;
-                point.failed += failed;
-                point.p95_ms = point.p95_ms.max(*p95_ms);
-            }
+    fn chart(&self, title: &'static str, unit: Unit, lines: Vec<Line>, marks: &[Mark]) -> Chart {
+        Chart {
+            title,
+            from: self.from,
+            step: self.step,
+            lines,
+            stacked: false,
+            unit,
+            marks: marks.to_vec(),
+            brush: false,
         }
     }
 
-    pub(crate) fn ok(&self) -> u64 {
-        self.points.iter().map(|point| point.ok).sum()
+    /// What attempts met, one on the other.
+    pub(crate) fn outcomes(&self, title: &'static str, marks: &[Mark]) -> Chart {
+        let lines = vec![
+            self.line("succeeded", "ok", |point| Some(succeeded(point) as f64)),
+            self.line("throttled", "throttle", |point| Some(throttled(point) as f64)),
+            self.line("failed", "fail", |point| Some(failed(point) as f64)),
+        ];
+        Chart { stacked: true, ..self.chart(title, Unit::Count, lines, marks) }
     }
 
-    pub(crate) fn failed(&self) -> u64 {
-        self.points.iter().map(|point| point.failed).sum()
+    /// How long it took, as bands.
+    pub(crate) fn latency(
+        &self,
+        title: &'static str,
+        marks: &[Mark],
+        of: fn(&SeriesLatencyView) -> &contract::QuantilesView,
+    ) -> Chart {
+        let millis = |value: Option<u64>| value.map(|millis| millis as f64);
+        let lines = vec![
+            self.line("p50", "p50", |point| millis(of(&point.latency_ms).p50)),
+            self.line("p95", "p95", |point| millis(of(&point.latency_ms).p95)),
+            self.line("p99", "p99", |point| millis(of(&point.latency_ms).p99)),
+        ];
+        self.chart(title, Unit::Millis, lines, marks)
     }
 
-    /// None without any attempt that counts.
-    pub(crate) fn success_ratio(&self) -> Option<f64> {
-        let (ok, all) = (self.ok(), self.ok() + self.failed());
-        (all > 0).then(|| ok as f64 / all as f64)
+    /// Answers by their kind; those that never came are left out.
+    pub(crate) fn codes(&self, marks: &[Mark]) -> Chart {
+        let all = CODES.into_iter().enumerate();
+        let lines =
+            all.map(|(kind, (name, class))| self.line(name, class, |point| Some(codes(point)[kind] as f64)));
+        let came = |line: &Line| line.values.iter().flatten().any(|count| *count > 0.0);
+        let lines = lines.filter(|line| line.name == "2xx" || came(line)).collect();
+        Chart { stacked: true, ..self.chart("Answers by HTTP status", Unit::Count, lines, marks) }
+    }
+
+    /// Slots that were taken, against those there are.
+    pub(crate) fn slots(&self, max_concurrency: u32, marks: &[Mark]) -> Chart {
+        let limit =
+            |point: &SeriesPointView| Some(point.max_concurrency.unwrap_or(max_concurrency.into()) as f64);
+        let lines = vec![
+            self.line("in use", "busy", |point| Some(point.in_flight)),
+            self.line("limit", "limit", limit),
+        ];
+        self.chart("Slots in use, on average", Unit::Slots, lines, marks)
+    }
+
+    pub(crate) fn denied(&self, marks: &[Mark]) -> Chart {
+        let lines = vec![self.line("denied", "throttle", |point| Some(point.slot_denied as f64))];
+        self.chart("Due, and every slot taken", Unit::Count, lines, marks)
+    }
+
+    pub(crate) fn backlog(&self, title: &'static str, marks: &[Mark]) -> Chart {
+        let lines = vec![self.line("waiting", "waiting", |point| point.backlog.map(|rows| rows as f64))];
+        self.chart(title, Unit::Count, lines, marks)
     }
 }
 
-fn empty(now: Timestamp, over: Duration, step: Duration) -> Vec<Point> {
-    let last = now.floor(step);
-    let steps = (over.as_secs() / step.as_secs().max(1)) as u32;
-    let at = |back: u32| last.minus(step * back);
-    (0..=steps).rev().map(|back| Point { at: at(back), ok: 0, failed: 0, p95_ms: None }).collect()
+pub(crate) fn succeeded(point: &SeriesPointView) -> u64 {
+    point.outcomes.get(&Outcome::Success).copied().unwrap_or(0)
+}
+
+pub(crate) fn throttled(point: &SeriesPointView) -> u64 {
+    point.outcomes.get(&Outcome::Throttled).copied().unwrap_or(0)
+}
+
+/// A throttled attempt has neither succeeded nor failed.
+pub(crate) fn failed(point: &SeriesPointView) -> u64 {
+    point.attempts.saturating_sub(succeeded(point) + throttled(point))
+}
+
+/// None where nothing was tried that counts.
+pub(crate) fn success_ratio(point: &SeriesPointView) -> Option<f64> {
+    let (good, all) = (succeeded(point), succeeded(point) + failed(point));
+    (all > 0).then(|| good as f64 / all as f64)
+}
+
+fn codes(point: &SeriesPointView) -> [u64; CODES.len()] {
+    let mut kinds = [0; CODES.len()];
+    for (status, count) in &point.http_statuses {
+        let kind = match status {
+            429 => 3,
+            200..=299 => 0,
+            300..=399 => 1,
+            400..=499 => 2,
+            _ => 4,
+        };
+        kinds[kind] += count;
+    }
+    kinds[5] = point.attempts.saturating_sub(kinds.iter().sum());
+    kinds
+}
+
+fn nothing(at: Timestamp) -> SeriesPointView {
+    let none = contract::QuantilesView { p50: None, p95: None, p99: None };
+    SeriesPointView {
+        at,
+        events: None,
+        attempts: 0,
+        outcomes: BTreeMap::new(),
+        http_statuses: BTreeMap::new(),
+        delivered: 0,
+        dead_letter: 0,
+        cancelled: 0,
+        latency_ms: SeriesLatencyView { deliveries: none.clone(), attempts: none },
+        backlog: None,
+        in_flight: 0.0,
+        max_concurrency: None,
+        slot_denied: 0,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::QuantilesView;
+    use contract::{QuantilesView, SeriesTotalsView};
 
-    fn stats(points: Vec<PointView>) -> DestinationStatsView {
-        let at = Timestamp::from_seconds(0);
-        DestinationStatsView {
-            since: at,
-            until: at,
-            as_of: at,
-            attempts: 0,
-            success_ratio: None,
-            outcomes: BTreeMap::from([(Outcome::Success, 3)]),
-            http_statuses: BTreeMap::from([(200, 3)]),
-            latency_ms: QuantilesView { p50: None, p95: None, p99: None },
-            series: points,
+    fn series(by: SeriesBy, since: i64, until: i64, points: Vec<SeriesPointView>) -> SeriesView {
+        let none = QuantilesView { p50: None, p95: None, p99: None };
+        SeriesView {
+            by,
+            since: Timestamp::from_seconds(since),
+            until: Timestamp::from_seconds(until),
+            as_of: Timestamp::from_seconds(until),
+            totals: SeriesTotalsView {
+                events: None,
+                attempts: 0,
+                outcomes: BTreeMap::new(),
+                http_statuses: BTreeMap::new(),
+                success_ratio: None,
+                delivered: 0,
+                dead_letter: 0,
+                cancelled: 0,
+                latency_ms: SeriesLatencyView { deliveries: none.clone(), attempts: none },
+                slot_denied: 0,
+            },
+            points,
         }
     }
 
     #[test]
-    fn what_is_left_out_is_nothing_and_what_lies_outside_is_left_out() {
-        let now = Timestamp::from_seconds(3_600 * 1_000 + 30);
-        let point = |back: u64, ok| PointView {
-            at: now.floor(MINUTE).minus(MINUTE * back as u32),
-            ok,
-            failed: 1,
-            p95_ms: Some(back),
-        };
-        let of_now = PointView { at: now, ok: 5, failed: 0, p95_ms: None };
-        let series = of_destination(&stats(vec![point(99, 7), point(3, 2), of_now]), now, MINUTE * 10);
-        assert_eq!(series.points.len(), 11);
-        assert_eq!((series.ok(), series.failed()), (7, 1), "the present minute is told by the moment");
-        assert_eq!(series.points[7].p95_ms, Some(3));
-        assert_eq!(series.success_ratio(), Some(0.875));
-        assert_eq!(Series::default().success_ratio(), None);
+    fn what_a_series_leaves_out_is_nothing() {
+        let at = |seconds| Timestamp::from_seconds(seconds);
+        let point = SeriesPointView { attempts: 7, ..nothing(at(120)) };
+        let course = Course::of(&series(SeriesBy::Minute, 60, 290, vec![point]));
+        let attempts: Vec<u64> = course.points.iter().map(|point| point.attempts).collect();
+        assert_eq!(attempts, [0, 7, 0, 0], "the span that has begun is one of them");
+        assert_eq!((course.points[3].at, course.points[3].backlog), (at(240), None));
+        let empty = Course::of(&series(SeriesBy::Day, 0, 0, Vec::new()));
+        assert!(empty.points.is_empty());
+        assert!(empty.outcomes("Attempts", &[]).render().into_string().contains("Attempts"));
     }
 
     #[test]
-    fn a_day_is_told_by_the_hour() {
-        let now = Timestamp::from_seconds(3_600 * 1_000);
-        let series = of_destination(&stats(Vec::new()), now, Duration::from_secs(86_400));
-        assert_eq!((series.points.len(), series.step.as_secs()), (25, 3_600));
+    fn every_attempt_is_of_one_kind() {
+        let point = SeriesPointView {
+            attempts: 20,
+            outcomes: [(Outcome::Success, 8), (Outcome::Throttled, 2), (Outcome::Timeout, 10)].into(),
+            http_statuses: [(200, 8), (301, 1), (404, 1), (429, 2), (503, 3)].into(),
+            ..nothing(Timestamp::MIN)
+        };
+        assert_eq!((succeeded(&point), throttled(&point), failed(&point)), (8, 2, 10));
+        assert_eq!(success_ratio(&point), Some(8.0 / 18.0));
+        assert_eq!(success_ratio(&nothing(Timestamp::MIN)), None);
+        assert_eq!(codes(&point), [8, 1, 1, 2, 3, 5]);
+    }
+
+    #[test]
+    fn an_old_bookmark_still_opens() {
+        assert_eq!([Some("24h"), Some("6h"), None].map(Range::of), [Range::Day, Range::Hour, Range::Hour]);
     }
 }

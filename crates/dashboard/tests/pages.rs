@@ -102,6 +102,7 @@ const SCREENS: &[&str] = &[
     "/events?q=since:1d%20until:2d",
     "/destinations",
     "/destinations?sort=backlog",
+    "/destinations?held=true",
     "/destinations/new",
     "/dead-letters",
     "/replays",
@@ -165,6 +166,73 @@ async fn whatever_somebody_wrote_is_shown_as_text() {
     assert!(shown.contains("&lt;script&gt;alert(1)"), "it is shown, as text");
     assert!(shown.contains("HTTP 500") && shown.contains("Next attempt"));
     assert!(browser.get("/dead-letters").await.text.contains("HTTP 404"));
+}
+
+#[tokio::test]
+async fn the_overview_tells_the_last_hour_and_what_needs_somebody() {
+    let world = World::memory().await;
+    let (destination, _) = world.routed_destination().await;
+    for (outcome, status) in [(Outcome::Success, 200), (Outcome::ServerError, 503), (Outcome::Rejected, 404)]
+    {
+        let event = world.publish("a", json!({})).await;
+        let delivery = world.delivery_of(&event).await;
+        world.attempt(&destination, &delivery, outcome, status).await;
+    }
+    let browser = Browser::of(&world, &world.key).await;
+    let page = browser.get("/").await.text;
+    for told in ["Latency of deliveries", "2 failed", "Oldest due", "data-spark=\"events|", "dead letters"] {
+        assert!(page.contains(told), "{told}");
+    }
+    assert!(!page.contains("Nothing. Every destination"), "dead letters grow");
+    let calm = page.matches("<li>").count();
+    world.post(&format!("/v1/destinations/{destination}/pause"), json!({})).await.expect(200);
+    let page = browser.get("/").await.text;
+    assert!(page.contains(&format!("/v1/destinations/{destination}/resume")), "with its remedy");
+    assert!(page.matches("<li>").count() > calm);
+    assert!(browser.get("/destinations?held=true").await.text.contains(&destination));
+    world.post(&format!("/v1/destinations/{destination}/resume"), json!({})).await.expect(200);
+    assert!(browser.get("/destinations?held=true").await.text.contains("None is held"));
+}
+
+#[tokio::test]
+async fn a_destination_shows_its_attempts_its_course_and_its_changes() {
+    let world = World::memory().await;
+    let (destination, _) = world.routed_destination().await;
+    for (outcome, status) in [(Outcome::Success, 200), (Outcome::Throttled, 429)] {
+        let event = world.publish("a", json!({})).await;
+        let delivery = world.delivery_of(&event).await;
+        world.attempt(&destination, &delivery, outcome, status).await;
+    }
+    let path = format!("/destinations/{destination}");
+    let changed = world.patch(&format!("/v1{path}"), json!({ "max_concurrency": 2 })).await;
+    changed.expect(200);
+    world.post(&format!("/v1{path}/rotate-secret"), json!({ "overlap_seconds": 3600 })).await.expect(200);
+    world.post(&format!("/v1{path}/pause"), json!({})).await.expect(200);
+    let browser = Browser::of(&world, &world.key).await;
+    let page = browser.get(&path).await;
+    Browser::check(&path, &page);
+    let page = page.text;
+    assert_eq!(page.matches("<use href=\"#point-").count(), 2, "a point for each attempt");
+    assert!(page.contains("#point-warn") && page.contains("class=\"held quiet\""), "and the hold among them");
+    for chart in
+        ["Attempts", "How long attempts took", "Slots in use", "Due, and every slot taken", "Backlog"]
+    {
+        assert!(page.contains(&format!("<span class=\"chart-title\">{chart}")), "{chart}");
+    }
+    assert!(page.contains("<code>max_concurrency</code>") && page.contains("→ 2"), "what was changed");
+    assert!(page.contains("Two secrets sign at present"), "until when the old one signs");
+    assert!(page.contains("set here; empty it") && page.contains("the default"), "where values come from");
+    for range in ["24h", "7d", "30d"] {
+        let path = format!("{path}?over={range}");
+        assert_eq!(browser.get(&path).await.status, 200, "{path}");
+    }
+    let key = world.key_with(&[Scope::DestinationsRead]).await;
+    let page = Browser::of(&world, &key).await.get(&path).await.text;
+    assert!(
+        page.contains("audit:read") && !page.contains("→ 2"),
+        "changes are for who may see the audit log"
+    );
+    assert!(!page.contains("<use ") && page.contains("may not see events"));
 }
 
 #[tokio::test]

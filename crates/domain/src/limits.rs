@@ -354,6 +354,14 @@ pub const SERIES_OVER_MINUTES: Duration = Duration::from_secs(3_600);
 pub const SERIES_OVER_HOURS: Duration = Duration::from_secs(86_400);
 pub const SERIES_OVER_DAYS: Duration = Duration::from_secs(30 * 86_400);
 pub const SERIES_POINTS: usize = 1_500;
+/// Destinations whose series are read together for a list, and the rows of all of them: 24 hours, and the minutes that are
+/// in no hour yet.
+pub const SERIES_AT_ONCE: usize = 50;
+pub const SERIES_AT_ONCE_ROWS: usize = 10_000;
+/// The newest destinations of an account, looked at for those that are held.
+pub const HELD_LOOKED_AT: usize = 20_000;
+/// The oldest deliveries of an account that wait, looked at for the one that has been due for longest.
+pub const OLDEST_DUE_LOOKED_AT: usize = 1_000;
 
 // --- Replays --------------------------------------------------------------------------------------------------------
 

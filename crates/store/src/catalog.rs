@@ -140,6 +140,12 @@ pub trait Catalog: Send + Sync {
         account: AccountId,
         page: Page<DestinationId>,
     ) -> Result<Listed<Destination, DestinationId>, StoreError>;
+    /// Those that a switch or a kept gate holds, newest first; of an account's newest `limit` destinations.
+    async fn held_destinations(
+        &self,
+        account: AccountId,
+        limit: usize,
+    ) -> Result<Vec<DestinationId>, StoreError>;
     /// Writes the document and the switches (not `deleted_at` and `probed_at`, which have commands of their own).
     async fn update_destination(
         &self,

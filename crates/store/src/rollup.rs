@@ -80,6 +80,18 @@ pub trait Rollups: Send + Sync {
         to: Timestamp,
     ) -> Result<Vec<(Timestamp, String)>, StoreError>;
 
+    /// Rollups of each of these destinations that began in `[from, to)`: in the order asked for, those of one oldest first,
+    /// and at most `limit` in all.
+    async fn rollups_of_destinations(
+        &self,
+        account: AccountId,
+        destinations: &[DestinationId],
+        kind: RollupKind,
+        from: Timestamp,
+        to: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(DestinationId, Timestamp, String)>, StoreError>;
+
     /// What happened since `from`, having looked at no more than `limit` facts of all accounts, in about the order in which
     /// they were written, and as many events.
     async fn sum_tail(
@@ -92,6 +104,15 @@ pub trait Rollups: Send + Sync {
 
     /// How many deliveries of an account wait: exact up to `limit`, and never more.
     async fn count_waiting(&self, account: AccountId, limit: usize) -> Result<u64, StoreError>;
+
+    /// Since when something has been due: the earliest due time that has come by `now`, of the `limit` oldest deliveries of
+    /// an account that wait.
+    async fn oldest_due(
+        &self,
+        account: AccountId,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Option<Timestamp>, StoreError>;
 }
 
 /// What a step has summed up, and where to go on; None at the end.

@@ -125,6 +125,7 @@ const STATEMENTS_OF_POSTGRES: Reasons = &[
             "originals_page",
             "originals_survey",
             "published_lanes",
+            "rollups_of_destinations",
             "take_tests",
             "test_progress",
             "versions",

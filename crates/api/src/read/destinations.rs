@@ -4,7 +4,7 @@ use super::{Listed, Revision, Wanted, attempts, cut, if_there, search};
 use crate::{
     app::App,
     error::ApiError,
-    views::{self, LaneSummary},
+    views::{self, EveryRequest, LaneSummary},
 };
 use contract::{AttemptView, DestinationView, HoldRecordView, SecretView};
 use domain::{
@@ -33,6 +33,7 @@ pub async fn destinations(
 ) -> Result<Listed<DestinationView, DestinationId>, ApiError> {
     let read = |page| app.store.destinations(account, page);
     let Listed { data, next } = match &wanted.uid {
+        _ if wanted.held => held(app, account, wanted, page).await?,
         Some(uid) => {
             let found = match app.store.destination_by_uid(account, uid).await? {
                 Some(id) => if_there(app.store.destination(account, id).await)?,
@@ -52,6 +53,25 @@ pub async fn destinations(
         views::destination(destination, &effective(app, destination, &defaults), lane)
     });
     Ok(Listed { data: data.collect(), next })
+}
+
+/// Those that are held, among the newest there are.
+async fn held(
+    app: &App,
+    account: AccountId,
+    wanted: &Wanted,
+    page: Page<DestinationId>,
+) -> Result<Listed<Destination, DestinationId>, ApiError> {
+    let ids = app.store.held_destinations(account, limits::HELD_LOOKED_AT).await?;
+    let before = |id: &DestinationId| page.before.is_none_or(|before| *id < before);
+    let ids: Vec<_> = ids.into_iter().filter(before).collect();
+    let looked_at = cut(ids, limits::PAGE_MAX, |id| *id);
+    let records = app.store.destination_records(&looked_at.data).await?;
+    // One whose document does not read is not listed either where all are.
+    let there = records.into_iter().flatten().filter_map(|record| record.destination.ok());
+    let rows: Vec<_> = there.filter(|it| it.switch.deleted_at.is_none() && wanted.has(it)).collect();
+    let found = cut(rows, page.limit, |destination| destination.id);
+    Ok(Listed { data: found.data, next: found.next.or(looked_at.next) })
 }
 
 pub(crate) async fn show(
@@ -84,6 +104,18 @@ pub async fn destination_attempts(
     app.store.destination(account, id).await?;
     let Listed { data, next } = app.store.attempts_of_destination(account, id, page).await?.into();
     Ok(Listed { data: attempts::show(app, account, &data).await?, next })
+}
+
+/// The same to be drawn: without what every request of their events carried, which would be a read for each of them.
+pub async fn destination_timeline(
+    app: &App,
+    account: AccountId,
+    id: DestinationId,
+    limit: usize,
+) -> Result<Vec<AttemptView>, ApiError> {
+    let page = Page { before: None, limit };
+    let found = app.store.attempts_of_destination(account, id, page).await?;
+    Ok(found.rows.iter().map(|attempt| views::attempt(attempt, &EveryRequest::default())).collect())
 }
 
 /// Its holds, the newest first.

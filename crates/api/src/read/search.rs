@@ -15,6 +15,8 @@ pub struct Wanted {
     pub(crate) uid: Option<String>,
     name: Option<String>,
     url: Option<String>,
+    /// Of destinations.
+    pub(crate) held: bool,
 }
 
 /// What can be looked for.
@@ -27,9 +29,14 @@ pub(crate) trait Searched: Serialize {
 }
 
 impl Wanted {
+    /// Destinations that are held.
+    pub fn held() -> Self {
+        Self { held: true, ..Self::default() }
+    }
+
     /// Entries have to be looked at one by one.
     pub(crate) fn looks_through(&self) -> bool {
-        self.uid.is_none() && (self.name.is_some() || self.url.is_some())
+        !self.held && self.uid.is_none() && (self.name.is_some() || self.url.is_some())
     }
 
     pub(crate) fn has<T: Searched>(&self, row: &T) -> bool {
@@ -52,7 +59,7 @@ impl Wanted {
         }
         checks.done()?;
         let lower = |text: &str| text.to_lowercase();
-        Ok(Self { uid: uid.map(str::to_owned), name: name.map(lower), url: url.map(lower) })
+        Ok(Self { uid: uid.map(str::to_owned), name: name.map(lower), url: url.map(lower), held: false })
     }
 }
 
@@ -68,7 +75,8 @@ impl TryFrom<&DestinationQuery> for Wanted {
     type Error = ApiError;
 
     fn try_from(query: &DestinationQuery) -> Result<Self, ApiError> {
-        Self::checked(query.name.as_deref(), query.uid.as_deref(), query.url.as_deref())
+        let wanted = Self::checked(query.name.as_deref(), query.uid.as_deref(), query.url.as_deref())?;
+        Ok(Self { held: query.held, ..wanted })
     }
 }
 

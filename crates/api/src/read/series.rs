@@ -14,7 +14,10 @@ use domain::{
     rollup::{LaneSums, Span, Sums},
     time::Timestamp,
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 use store::{RollupKind, RollupMark};
 
 /// What happened in an account, span by span.
@@ -31,6 +34,52 @@ pub async fn destination_series(
 ) -> Result<SeriesView, ApiError> {
     app.store.destination(account, id).await?;
     SeriesWindow::of(query, app.now())?.read(app, account, Some(id)).await
+}
+
+/// The last day of many destinations, hour by hour, as far as it is summed up: to draw beside each in a list, so no lane is
+/// asked and no fact read. The first [`limits::SERIES_AT_ONCE`] of them.
+pub async fn destinations_series(
+    app: &App,
+    account: AccountId,
+    ids: &[DestinationId],
+) -> Result<HashMap<DestinationId, SeriesView>, ApiError> {
+    let ids = &ids[..ids.len().min(limits::SERIES_AT_ONCE)];
+    let query = SeriesQuery { by: SeriesBy::Hour, ..SeriesQuery::default() };
+    let SeriesWindow { by, span, from, to, now } = SeriesWindow::of(&query, app.now())?;
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let hours = app.store.mark(RollupMark::Sums(Span::Hour)).await?.unwrap_or(Timestamp::MIN);
+    let hours = span.start_of(hours.min(to)).max(from);
+    let minutes = hours.max(now.minus(limits::ROLLUP_MINUTES_KEPT));
+    let mut found: HashMap<DestinationId, Vec<(Timestamp, Sums)>> = HashMap::new();
+    for (span, from, to) in [(Span::Hour, from, hours), (Span::Minute, minutes, to)] {
+        if from >= to {
+            continue;
+        }
+        let (kind, limit) = (RollupKind::Sums(span), limits::SERIES_AT_ONCE_ROWS);
+        let rows = app.store.rollups_of_destinations(account, ids, kind, from, to, limit).await?;
+        for (id, at, doc) in rows {
+            // What a newer version wrote otherwise is passed over.
+            found.entry(id).or_default().extend(Sums::read(&doc).map(|sums| (at, sums)));
+        }
+    }
+    let as_of = added_up(app, ids.first().copied()).await?.clamp(from, to);
+    let view = |(id, sums)| {
+        let pieces = SeriesPieces {
+            by,
+            span,
+            since: from,
+            until: to,
+            as_of,
+            now,
+            sums,
+            lanes: Vec::new(),
+            whole_account: false,
+        };
+        (id, views::series(pieces))
+    };
+    Ok(found.into_iter().map(view).collect())
 }
 
 /// What is asked for, in whole spans.

@@ -169,8 +169,25 @@ pub(super) async fn rollups<T: DeserializeOwned>(
     Ok(rows.into_iter().filter_map(known).collect())
 }
 
-/// How many deliveries wait: counted while they are few, else as they are counted for the backlog's sake.
-async fn waiting(app: &App, account: AccountId) -> Result<u64, ApiError> {
+/// What waits in an account now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    pub waiting: u64,
+    pub oldest_due_at: Option<Timestamp>,
+    pub waiting_max: u64,
+}
+
+/// How much waits, for how long, and how much may.
+pub async fn waiting(app: &App, account: AccountId) -> Result<Waiting, ApiError> {
+    let (now, limit) = (app.now(), limits::OLDEST_DUE_LOOKED_AT);
+    let oldest_due_at = app.store.oldest_due(account, now, limit).await?;
+    let cap = app.config.backlog.of(&app.limits_of(account).await?.quotas);
+    let waiting = count_waiting(app, account).await?;
+    Ok(Waiting { waiting, oldest_due_at, waiting_max: cap.rows })
+}
+
+/// Counted while they are few, else as they are counted for the backlog's sake.
+async fn count_waiting(app: &App, account: AccountId) -> Result<u64, ApiError> {
     let most = limits::QUEUED_EVENTS_EXACT as usize + 1;
     let counted = app.store.count_waiting(account, most).await?;
     if counted < most as u64 {

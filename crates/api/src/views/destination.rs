@@ -70,7 +70,10 @@ pub(crate) fn destination(
         headers: destination.headers.as_slice().into(),
         forward_headers: destination.forward_headers.clone(),
         auth: auth(&destination.auth),
-        signing: signing(&destination.signing),
+        signing: SigningView {
+            previous_until: destination.secret.previous.as_ref().map(|previous| previous.until),
+            ..signing(&destination.signing)
+        },
         success_rate_1h: lane.success_rate(),
         created_at: destination.created_at,
         updated_at: destination.updated_at,
@@ -151,6 +154,7 @@ pub(super) fn signing(signing: &Signing) -> SigningView {
         ed25519: signing.ed25519,
         svix_headers: signing.svix_headers,
         secret: None,
+        previous_until: None,
     }
 }
 

@@ -1,5 +1,5 @@
-use super::stats::quantiles;
-use contract::{SeriesBy, SeriesLatencyView, SeriesPointView, SeriesView};
+use super::stats::{quantiles, success_ratio};
+use contract::{SeriesBy, SeriesLatencyView, SeriesPointView, SeriesTotalsView, SeriesView};
 use domain::{
     rollup::{LaneSums, Span, Sums},
     time::Timestamp,
@@ -38,22 +38,43 @@ pub(crate) fn series(pieces: SeriesPieces) -> SeriesView {
             delivered: sums.delivered,
             dead_letter: sums.dead_letter(),
             cancelled: sums.cancelled,
-            latency_ms: SeriesLatencyView {
-                deliveries: quantiles(&sums.delivery_latency),
-                attempts: quantiles(&sums.latency),
-            },
+            latency_ms: latency(&sums),
             backlog: lanes.as_ref().and_then(|lanes| lanes.backlog).map(|backlog| backlog.rows),
             in_flight: lanes.as_ref().map_or(0.0, |lanes| rounded(lanes.in_flight(elapsed))),
             max_concurrency: lanes.as_ref().map(|lanes| lanes.slots),
             slot_denied: lanes.as_ref().map_or(0, |lanes| lanes.denied),
             outcomes: sums.outcomes,
+            http_statuses: sums.http_statuses,
         }
     };
+    let (mut all, mut denied) = (Sums::default(), 0);
+    pieces.sums.iter().for_each(|(_, sums)| all.add(sums));
+    pieces.lanes.iter().for_each(|(_, lanes)| denied += lanes.denied);
     let some = |(_, (sums, lanes)): &(Timestamp, (Sums, Option<LaneSums>))| {
         lanes.is_some() || *sums != Sums::default()
     };
     let points = points.into_iter().filter(some).map(point).collect();
-    SeriesView { by, since, until, as_of, points }
+    let totals = totals(all, denied, pieces.whole_account);
+    SeriesView { by, since, until, as_of, totals, points }
+}
+
+fn totals(all: Sums, slot_denied: u64, whole_account: bool) -> SeriesTotalsView {
+    SeriesTotalsView {
+        events: whole_account.then_some(all.events),
+        attempts: all.attempts(),
+        success_ratio: success_ratio(&all),
+        delivered: all.delivered,
+        dead_letter: all.dead_letter(),
+        cancelled: all.cancelled,
+        latency_ms: latency(&all),
+        slot_denied,
+        outcomes: all.outcomes,
+        http_statuses: all.http_statuses,
+    }
+}
+
+fn latency(sums: &Sums) -> SeriesLatencyView {
+    SeriesLatencyView { deliveries: quantiles(&sums.delivery_latency), attempts: quantiles(&sums.latency) }
 }
 
 /// Of a span that has only just begun nothing can be said by time.

@@ -1,3 +1,4 @@
+use crate::read::Waiting;
 use contract::{
     DailyView, DestinationStatsView, FanoutStatsView, PointView, QuantilesView, StatsView, StatusCountView,
     TotalsView,
@@ -15,13 +16,14 @@ pub(crate) fn stats(
     until: Timestamp,
     as_of: Timestamp,
     pieces: &[(Timestamp, Sums)],
-    waiting: u64,
+    now: Waiting,
 ) -> StatsView {
     let (mut all, mut days) = (Sums::default(), BTreeMap::<Timestamp, Sums>::new());
     for (at, sums) in pieces {
         all.add(sums);
         days.entry(Span::Day.start_of(*at)).or_default().add(sums);
     }
+    let Waiting { waiting, oldest_due_at, waiting_max } = now;
     let totals = TotalsView {
         events: all.events,
         deliveries: all.deliveries,
@@ -29,6 +31,8 @@ pub(crate) fn stats(
         dead_letter: all.dead_letter(),
         cancelled: all.cancelled,
         waiting,
+        oldest_due_at,
+        waiting_max,
         attempts: all.attempts(),
     };
     let by_status = [
@@ -97,7 +101,7 @@ pub(crate) fn destination_stats(
         until,
         as_of,
         attempts: all.attempts(),
-        success_ratio: ratio(all.successes(), judged(&all)),
+        success_ratio: success_ratio(&all),
         latency_ms: quantiles(&all.latency),
         series: points.into_iter().filter(some).map(point).collect(),
         outcomes: all.outcomes,
@@ -111,6 +115,10 @@ pub(super) fn quantiles(sketch: &Sketch) -> QuantilesView {
 
 fn quantile(sketch: &Sketch, part: f64) -> Option<u64> {
     sketch.quantile(part).map(|took| took.as_millis() as u64)
+}
+
+pub(super) fn success_ratio(sums: &Sums) -> Option<f64> {
+    ratio(sums.successes(), judged(sums))
 }
 
 /// A throttled attempt is neither good nor bad.

@@ -91,9 +91,13 @@ on_every_store! {
 
         let stats = world.get("/v1/stats").await.expect(200);
         let totals = json!({
-            "events": 4, "deliveries": 4, "delivered": 1, "dead_letter": 1, "cancelled": 0, "waiting": 2, "attempts": 3
+            "events": 4, "deliveries": 4, "delivered": 1, "dead_letter": 1, "cancelled": 0, "waiting": 2,
+            "waiting_max": limits::BACKLOG_ROWS, "attempts": 3
         });
-        assert_eq!(stats["totals"], totals);
+        let mut told = stats["totals"].clone();
+        let due = told.as_object_mut().unwrap().remove("oldest_due_at").expect("it is told");
+        assert!(text(&due).parse::<Timestamp>().unwrap() <= world.clock.now(), "{due}");
+        assert_eq!(told, totals);
         let status = |status, count| json!({ "status": status, "count": count });
         let expected = [status("queued", 2), status("delivered", 1), status("dead_letter", 1), status("cancelled", 0)];
         assert_eq!(stats["by_status"], json!(expected));
@@ -244,6 +248,11 @@ on_every_store! {
         let last = Span::Minute.start_of(world.clock.now());
         assert_eq!(told, [point(back(5), 50, 50), point(back(1), 7, 7), point(last, 2, 2)]);
         assert_eq!(points[2]["outcomes"], json!({ "success": 1, "rejected": 1 }));
+        assert_eq!(points[2]["http_statuses"], json!({ "200": 1, "404": 1 }));
+        let totals = &series["totals"];
+        assert_eq!((&totals["events"], &totals["attempts"], &totals["delivered"]), (&json!(59), &json!(59), &json!(1)));
+        assert_eq!(totals["success_ratio"], 58.0 / 59.0);
+        assert!(totals["latency_ms"]["attempts"]["p50"].is_u64(), "{totals}");
         assert_eq!((&points[2]["delivered"], &points[2]["dead_letter"]), (&json!(1), &json!(1)));
         assert!(points[2]["latency_ms"]["deliveries"]["p50"].is_u64(), "{}", points[2]);
         assert!(points[0]["latency_ms"]["attempts"]["p99"].as_u64().is_some_and(|p99| (220..=290).contains(&p99)));
@@ -299,6 +308,8 @@ on_every_store! {
         assert_eq!(told(&points[1]), [json!(2.0), json!(4), json!(0), json!(0)]);
         let points = world.points(&of("/v1/stats/series")).await;
         assert_eq!(told(&points[0]), [json!(1.5), json!(8), json!(5), json!(11)]);
+        let series = world.get(&of("/v1/stats/series")).await.expect(200);
+        assert_eq!((&series["totals"]["slot_denied"], &series["totals"]["success_ratio"]), (&json!(5), &Value::Null));
 
         // An hour is its minutes, until it is summed up.
         let hours = world.points("/v1/stats/series?by=hour").await;

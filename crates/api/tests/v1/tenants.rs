@@ -269,6 +269,17 @@ on_every_store! {
         let rest = world.get(&format!("/v1/destinations?url=example&limit=1&cursor={cursor}")).await.expect(200);
         assert_eq!((ids(&rest), &rest["next_cursor"]), (vec![first.clone()], &Value::Null));
         assert!(rest.get("searched_until").is_none());
+        assert_eq!(find("held=true").await, Vec::<String>::new());
+        world.post(&format!("/v1/destinations/{first}/pause"), json!({})).await.expect(200);
+        assert_eq!(find("held=true").await, [first.as_str()]);
+        assert_eq!(find("held=true&name=refunds").await, Vec::<String>::new());
+        assert_eq!(find("held=false").await, [second.clone(), first.clone()]);
+        world.post(&format!("/v1/destinations/{second}/disable"), json!({})).await.expect(200);
+        let page = world.get("/v1/destinations?held=true&limit=1").await.expect(200);
+        assert_eq!(ids(&page), [second.as_str()]);
+        let cursor = text(&page["next_cursor"]);
+        let rest = world.get(&format!("/v1/destinations?held=true&limit=1&cursor={cursor}")).await.expect(200);
+        assert_eq!((ids(&rest), &rest["next_cursor"]), (vec![first.clone()], &Value::Null));
         world.get("/v1/destinations?name=").await.expect_invalid("/name", "invalid_length");
         let long = "x".repeat(201);
         world.get(&format!("/v1/destinations?url={long}")).await.expect_invalid("/url", "invalid_length");

@@ -2,22 +2,23 @@
 
 use super::{destination_form, events};
 use crate::{
-    chart::{Chart, Line, Mark, Unit},
+    chart::Mark,
     destination_names::DestinationNames,
     format,
     frame::Screen,
     hold, moment, name,
     page_error::PageError,
     params::link,
-    series::{self, Series},
+    series::{Course, Range},
     status,
+    timeline::Timeline,
     visit::{Page, Visit},
 };
-use api::read;
+use api::{error::ApiError, read};
 use axum::{extract::Path, response::Response};
 use contract::{
-    AttemptView, DeliveryQuery, DestinationStatsView, DestinationStatus, DestinationView, HoldRecordView,
-    StatsQuery,
+    AttemptView, AuditEntryView, DeliveryQuery, DeliveryView, DestinationStatus, DestinationView,
+    HoldRecordView, SeriesView,
 };
 use domain::{
     account::Scope,
@@ -25,12 +26,17 @@ use domain::{
     id::{AccountId, DestinationId},
     time::Timestamp,
 };
+use futures_util::future::try_join5;
 use maud::{Markup, html};
-use std::time::Duration;
 
-const ATTEMPTS: usize = 30;
+/// Points of the timeline.
+const ATTEMPTS: usize = 120;
 const HOLDS: usize = 50;
 const DELIVERIES: usize = 20;
+/// Changes that are told, newest first.
+const CHANGES: usize = 30;
+/// Members of a change that are told; a change has them all in the audit log.
+const MEMBERS: usize = 6;
 
 pub(crate) async fn page(visit: Visit, Path(id): Path<String>) -> Response {
     let made = made(&visit, &id).await;
@@ -39,44 +45,45 @@ pub(crate) async fn page(visit: Visit, Path(id): Path<String>) -> Response {
 
 async fn made(visit: &Visit, id: &str) -> Result<Page, PageError> {
     let account = visit.require(Scope::DestinationsRead)?;
-    let id: DestinationId = id.parse().map_err(|_| api::error::ApiError::no_such("destination"))?;
+    let id: DestinationId = id.parse().map_err(|_| ApiError::no_such("destination"))?;
     let (app, now) = (&visit.app, visit.now());
     let found = read::destination(app, account, id).await?;
     let destination = &found.view;
-    let (over, word) = over(visit.params.get("over"));
-    let holds =
-        read::destination_holds(app, account, id, store::Page { before: None, limit: HOLDS }).await?.data;
-    let query = StatsQuery { since: Some(now.minus(over)), until: None };
-    let stats = read::destination_stats(app, account, id, &query).await?;
-    let (attempts, deliveries) = if visit.may(Scope::DeliveriesRead) {
-        let attempts =
-            read::destination_attempts(app, account, id, store::Page { before: None, limit: ATTEMPTS })
-                .await?
-                .data;
-        (attempts, recent(visit, account, destination).await?)
-    } else {
-        (Vec::new(), html! { p.quiet { "Your key may not see deliveries." } })
-    };
+    let range = Range::of(visit.params.get("over"));
+    let page = store::Page { before: None, limit: HOLDS };
+    let (series, holds, attempts, deliveries, changes) = try_join5(
+        read::destination_series(app, account, id, &range.query(now)),
+        read::destination_holds(app, account, id, page),
+        attempts(visit, account, id),
+        deliveries(visit, account, id),
+        changes(visit, account, id),
+    )
+    .await?;
+    let holds = holds.data;
     let body = html! {
         div #destination data-region {
             @if let Some(held) = &destination.hold { (hold::banner(now, destination, held, visit.may(Scope::DestinationsWrite))) }
-            (facts(now, destination, &stats))
-            (charts(id, &stats, &holds, now, over, word))
-            @if !attempts.is_empty() { (timeline(now, &attempts, &holds)) }
+            (facts(now, destination, &series, range))
+            @if let Some(attempts) = &attempts { @if !attempts.is_empty() {
+                section.panel { (Timeline::of(now, attempts, &holds).render()) }
+            } }
+            (charts(destination, &series, &holds, now, range))
         }
         section.tabbed data-tabs {
             div.tabs role="tablist" {
                 button type="button" role="tab" aria-controls="deliveries" aria-selected="true" { "Deliveries" }
                 button type="button" role="tab" aria-controls="settings" { "Settings" }
+                button type="button" role="tab" aria-controls="filters" { "Filters" }
                 button type="button" role="tab" aria-controls="signing" { "Signing" }
                 button type="button" role="tab" aria-controls="test" { "Test" }
                 button type="button" role="tab" aria-controls="history" { "History" }
             }
-            div #deliveries role="tabpanel" { div #rows data-region data-list { (deliveries) } }
+            div #deliveries role="tabpanel" { div #rows data-region data-list { (recent(now, destination, deliveries.as_deref())) } }
             div #settings role="tabpanel" { (destination_form::edit(visit, destination, found.version)) }
+            div #filters role="tabpanel" { (filters(visit, id)) }
             div #signing role="tabpanel" { (signing(visit, destination)) }
             div #test role="tabpanel" { (test(visit, destination)) }
-            div #history role="tabpanel" { (history(now, &holds)) }
+            div #history role="tabpanel" { (history(now, &holds)) (changed(now, changes.as_deref())) }
         }
     };
     Ok(Page::new(destination.name.clone(), body)
@@ -84,12 +91,42 @@ async fn made(visit: &Visit, id: &str) -> Result<Page, PageError> {
         .live(format!("destination_id={id}&kind=destination.changed&kind=delivery.changed")))
 }
 
-fn over(asked: Option<&str>) -> (Duration, &'static str) {
-    match asked {
-        Some("6h") => (Duration::from_secs(6 * 3_600), "6h"),
-        Some("24h") => (Duration::from_secs(86_400), "24h"),
-        _ => (Duration::from_secs(3_600), "1h"),
+/// None where the visitor may not see them; so with the next two.
+async fn attempts(
+    visit: &Visit,
+    account: AccountId,
+    id: DestinationId,
+) -> Result<Option<Vec<AttemptView>>, ApiError> {
+    if !visit.may(Scope::DeliveriesRead) {
+        return Ok(None);
     }
+    read::destination_timeline(&visit.app, account, id, ATTEMPTS).await.map(Some)
+}
+
+async fn deliveries(
+    visit: &Visit,
+    account: AccountId,
+    id: DestinationId,
+) -> Result<Option<Vec<DeliveryView>>, ApiError> {
+    if !visit.may(Scope::DeliveriesRead) {
+        return Ok(None);
+    }
+    let query = DeliveryQuery { destination_id: vec![id], ..DeliveryQuery::default() };
+    let page = store::Page { before: None, limit: DELIVERIES };
+    Ok(Some(read::deliveries(&visit.app, account, &query, page).await?.data))
+}
+
+async fn changes(
+    visit: &Visit,
+    account: AccountId,
+    id: DestinationId,
+) -> Result<Option<Vec<AuditEntryView>>, ApiError> {
+    if !visit.may(Scope::AuditRead) {
+        return Ok(None);
+    }
+    let filter = store::AuditFilter { object_id: Some(id.to_string()), ..store::AuditFilter::default() };
+    let page = store::Page { before: None, limit: CHANGES };
+    Ok(Some(read::audit_entries(&visit.app, Some(account), &filter, page).await?.data))
 }
 
 fn actions(visit: &Visit, destination: &DestinationView) -> Markup {
@@ -105,13 +142,13 @@ fn actions(visit: &Visit, destination: &DestinationView) -> Markup {
     } }
 }
 
-fn facts(now: Timestamp, destination: &DestinationView, stats: &DestinationStatsView) -> Markup {
-    let latency = &stats.latency_ms;
+fn facts(now: Timestamp, destination: &DestinationView, series: &SeriesView, range: Range) -> Markup {
+    let latency = &series.totals.latency_ms.attempts;
     let millis = |value: Option<u64>| value.map_or_else(|| "–".to_owned(), format::millis);
     html! {
         p.event-id { (status::destination(destination.status)) " " code.clip { (destination.url) } " " (name::copied_id(destination.id)) @if let Some(uid) = &destination.uid { " " span.quiet { "uid " (uid) } } }
         section.facts aria-label="Now" {
-            div { span.quiet { "Success" } strong { @match stats.success_ratio.or(destination.success_rate_1h) { Some(ratio) => (format::percent(ratio)), None => "–" } } }
+            div { span.quiet { "Success, " (range.last()) } strong { @match series.totals.success_ratio { Some(ratio) => (format::percent(ratio)), None => "–" } } }
             div { span.quiet { "p50 · p95 · p99" } strong { (millis(latency.p50)) " · " (millis(latency.p95)) " · " (millis(latency.p99)) } }
             div { span.quiet { "In flight" } strong { (destination.in_flight) span.quiet { " of " (destination.max_concurrency) } } }
             div { span.quiet { "Rate limit" } strong { @match &destination.rate_limit { Some(limit) => { (limit.requests) span.quiet { " in " (limit.per_seconds) " s" } }, None => "none" } } }
@@ -122,140 +159,80 @@ fn facts(now: Timestamp, destination: &DestinationView, stats: &DestinationStats
 }
 
 fn charts(
-    id: DestinationId,
-    stats: &DestinationStatsView,
+    destination: &DestinationView,
+    series: &SeriesView,
     holds: &[HoldRecordView],
     now: Timestamp,
-    over: Duration,
-    word: &str,
+    range: Range,
 ) -> Markup {
-    let series = series::of_destination(stats, now, over);
-    let Some(first) = series.points.first() else { return Markup::default() };
-    let marks: Vec<Mark> = holds
-        .iter()
-        .map(|held| Mark {
-            from: held.since,
-            to: held.ended_at.unwrap_or(now),
-            class: hold::tone(held.reason).class(),
-            label: format!(
-                "{} since {}: {}",
-                hold::word(held.reason),
-                format::exact(held.since),
-                held.detail
-            ),
-        })
-        .collect();
-    let chart = |title, lines, unit, stacked| Chart {
-        title,
-        from: first.at,
-        step: series.step,
-        lines,
-        stacked,
-        unit,
-        marks: marks.clone(),
-        brush: false,
+    let course = Course::of(series);
+    let mark = |held: &HoldRecordView| Mark {
+        from: held.since,
+        to: held.ended_at.unwrap_or(now),
+        class: hold::tone(held.reason).class(),
+        label: format!("{} since {}: {}", hold::word(held.reason), format::exact(held.since), held.detail),
     };
-    let outcomes = chart(
-        "Attempts",
-        vec![
-            line("succeeded", "ok", &series, |point| Some(point.ok as f64)),
-            line("failed", "fail", &series, |point| Some(point.failed as f64)),
-        ],
-        Unit::Count,
-        true,
-    );
-    let latency = chart(
-        "Latency, p95",
-        vec![line("p95", "latency", &series, |point| point.p95_ms.map(|p95| p95 as f64))],
-        Unit::Millis,
-        false,
-    );
+    let marks: Vec<Mark> = holds.iter().map(mark).filter(|mark| mark.to > course.from).collect();
+    let address =
+        |range: Range| link(&format!("/destinations/{}", destination.id), &[("over", Some(range.word()))]);
     html! {
         div.chart-head {
             h2 { "How it did" }
-            nav.ranges aria-label="Time" { @for range in ["1h", "6h", "24h"] { a href=(link(&format!("/destinations/{id}"), &[("over", Some(range))])) aria-current=[(range == word).then_some("true")] { (range) } } }
-            @if !marks.is_empty() { span.quiet { "shaded: holds" } }
+            nav.ranges aria-label="Time" { @for each in Range::ALL { a href=(address(each)) aria-current=[(each == range).then_some("true")] { (each.word()) } } }
+            @if !marks.is_empty() { span.hold-key.quiet { "held" } }
         }
-        div.charts { (outcomes.render()) (latency.render()) }
-        @if !stats.http_statuses.is_empty() || !stats.outcomes.is_empty() {
+        div.charts {
+            (course.outcomes("Attempts", &marks).render())
+            (course.latency("How long attempts took", &marks, |latency| &latency.attempts).render())
+            (course.slots(destination.max_concurrency, &marks).render())
+            (course.denied(&marks).render())
+            (course.codes(&marks).render())
+            (course.backlog("Backlog", &marks).render())
+        }
+        @let totals = &series.totals;
+        @if totals.attempts > 0 {
             ul.outcomes aria-label="What was answered" {
-                @for (code, count) in &stats.http_statuses { li { (status::code(Some(*code))) " " strong.num { (format::number(*count)) } } }
-                @for (outcome, count) in stats.outcomes.iter().filter(|(outcome, _)| outcome.as_str() != "success") {
+                @for (code, count) in &totals.http_statuses { li { (status::code(Some(*code))) " " strong.num { (format::number(*count)) } } }
+                @for (outcome, count) in totals.outcomes.iter().filter(|(outcome, _)| outcome.as_str() != "success") {
                     li { span class={ "swatch " (status::outcome_tone(*outcome).class()) } {} (status::outcome_word(*outcome)) " " strong.num { (format::number(*count)) } }
                 }
+                @if totals.slot_denied > 0 { li { "due and every slot taken " strong.num { (format::number(totals.slot_denied)) } } }
             }
         }
     }
 }
 
-fn line(
-    name: &'static str,
-    class: &'static str,
-    series: &Series,
-    pick: impl Fn(&series::Point) -> Option<f64>,
-) -> Line {
-    Line { name, class, values: series.points.iter().map(pick).collect() }
-}
-
-/// The newest attempts in the order of time, with the holds between them, so that one sees the gap that they left.
-fn timeline(now: Timestamp, attempts: &[AttemptView], holds: &[HoldRecordView]) -> Markup {
-    enum Happened<'a> {
-        Attempt(&'a AttemptView),
-        Hold(&'a HoldRecordView),
-    }
-    let mut attempts: Vec<&AttemptView> = attempts.iter().collect();
-    attempts.sort_by_key(|attempt| attempt.started_at);
-    let from = attempts.first().map_or(now, |attempt| attempt.started_at);
-    let mut happened: Vec<(Timestamp, Happened<'_>)> =
-        attempts.into_iter().map(|attempt| (attempt.started_at, Happened::Attempt(attempt))).collect();
-    happened.extend(
-        holds.iter().filter(|held| held.since >= from).map(|held| (held.since, Happened::Hold(held))),
-    );
-    happened.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
-    html! {
-        details.panel open {
-            summary { h2 { "The last attempts" } }
-            ol.strip { @for (at, what) in &happened { @match what {
-                Happened::Attempt(attempt) => li class={ "strip-attempt " (status::outcome_tone(attempt.outcome).class()) } {
-                    (moment::ago(now, *at))
-                    a href={ "/events/" (attempt.event_id) "#" (attempt.delivery_id) } { @match attempt.http_status { Some(code) => { "HTTP " (code) }, None => (status::outcome_word(attempt.outcome)) } }
-                    span.num { (format::millis(attempt.duration_ms)) }
-                    span.quiet { "attempt " (attempt.number) @if attempt.connection_reused { " · reused" } @if let Some(error) = &attempt.error { " · " (error.message) } }
-                },
-                Happened::Hold(held) => li class={ "strip-hold " (hold::tone(held.reason).class()) } {
-                    (moment::ago(now, *at))
-                    strong { (hold::picture(held.reason)) (hold::word(held.reason)) }
-                    span.num { @match held.ended_at { Some(end) => (format::span(end.since(held.since))), None => "goes on" } }
-                    span.quiet { (held.detail) }
-                },
-            } } }
-        }
-    }
-}
-
-async fn recent(
-    visit: &Visit,
-    account: AccountId,
-    destination: &DestinationView,
-) -> Result<Markup, PageError> {
-    let query = DeliveryQuery { destination_id: vec![destination.id], ..DeliveryQuery::default() };
-    let found =
-        read::deliveries(&visit.app, account, &query, store::Page { before: None, limit: DELIVERIES })
-            .await?;
-    let names = DestinationNames::of(visit, account, [destination.id]).await;
+fn recent(now: Timestamp, destination: &DestinationView, deliveries: Option<&[DeliveryView]>) -> Markup {
+    let Some(deliveries) = deliveries else {
+        return html! { p.quiet { "Your key may not see deliveries." } };
+    };
     let text = format!("destination:{}", destination.id);
-    Ok(html! {
-        @if found.data.is_empty() { p.quiet { "Nothing was delivered here yet." } } @else {
-            (events::delivery_table(visit.now(), &text, &found.data, &names))
+    html! {
+        @if deliveries.is_empty() { p.quiet { "Nothing was delivered here yet." } } @else {
+            (events::delivery_table(now, &text, deliveries, &DestinationNames::of_one(destination)))
             p.more { a.button href=(link("/events", &[("q", Some(&text))])) { "All its deliveries" } " "
                 a.button href=(link("/events", &[("q", Some(&format!("{text} status:dead_letter")))])) { "Its dead letters" } }
         }
-    })
+    }
+}
+
+/// The filters of its routes on the last events that came. The browser asks for them: the answer is the preview's.
+fn filters(visit: &Visit, id: DestinationId) -> Markup {
+    html! {
+        p { "Which of the last events its " a href="/routes" { "routes" } " lead here, and what kept the others away. Nothing is sent." }
+        @if visit.may(Scope::EventsRead) {
+            p { button.button type="button" data-try-filters=(id) { "Try on the last events" } }
+            div data-tried-filters role="status" {}
+        } @else { p.quiet { "Your key may not see events." } }
+    }
 }
 
 fn signing(visit: &Visit, destination: &DestinationView) -> Markup {
     let id = destination.id;
     html! {
+        @if let Some(until) = destination.signing.previous_until.filter(|until| *until > visit.now()) {
+            p.note { "Two secrets sign at present: the one before as well, for another " (moment::countdown(visit.now(), until)) ", until " (moment::exact(until)) ". Receivers take either." }
+        }
         p { "Requests are signed by the " strong { (destination.signing.scheme.as_str()) } " scheme: the headers " code { "webhook-id" } ", " code { "webhook-timestamp" } " and " code { "webhook-signature" } " of Standard Webhooks." }
         @if visit.may(Scope::SecretsReveal) {
             p { button.button type="button" data-reveal={ "/v1/destinations/" (id) "/secret" } data-member="secret" { "Reveal the secret" } " " span.quiet { "It is written into the audit log who did." } }
@@ -288,6 +265,7 @@ fn test(visit: &Visit, destination: &DestinationView) -> Markup {
 
 fn history(now: Timestamp, holds: &[HoldRecordView]) -> Markup {
     html! {
+        h3 { "Holds" }
         @if holds.is_empty() { p.quiet { "It was never held." } } @else {
             table.list {
                 thead { tr { th scope="col" { "Hold" } th scope="col" { "Why" } th.num scope="col" { "In a row" } th.num scope="col" { "Since" } th.num scope="col" { "Lasted" } } }
@@ -299,6 +277,47 @@ fn history(now: Timestamp, holds: &[HoldRecordView]) -> Markup {
                     td.num { @match held.ended_at { Some(end) => (format::span(end.since(held.since))), None => span.warn { "goes on" } } }
                 } } }
             }
+        }
+    }
+}
+
+/// From the audit log; None where the visitor may not see it.
+fn changed(now: Timestamp, entries: Option<&[AuditEntryView]>) -> Markup {
+    html! {
+        h3 { "Changes" }
+        @match entries {
+            None => p.quiet { "Your key may not see who changed what: it lacks " code { "audit:read" } "." },
+            Some([]) => p.quiet { "Nothing was changed as far back as the audit log goes." },
+            Some(entries) => table.list {
+                thead { tr { th scope="col" { "What" } th scope="col" { "Before and after" } th scope="col" { "By" } th.num scope="col" { "When" } } }
+                tbody { @for entry in entries { tr {
+                    td { (entry.action.replace('_', " ")) @if let Some(count) = entry.count { " × " (count) } }
+                    td.wide { (difference(entry)) }
+                    td { @match (entry.actor.key_id, entry.actor.user_id) { (Some(id), _) => (name::id(id)), (None, Some(id)) => (name::id(id)), _ => (entry.actor.kind.as_str()) } }
+                    td.num { (moment::ago(now, entry.at)) }
+                } } }
+            }
+        }
+    }
+}
+
+/// `max_concurrency 5 → 2`, member by member; of what is secret only that it was changed.
+fn difference(entry: &AuditEntryView) -> Markup {
+    let Some(serde_json::Value::Object(members)) = &entry.difference else { return Markup::default() };
+    let shown = |value: Option<&serde_json::Value>| match value {
+        None | Some(serde_json::Value::Null) => "–".to_owned(),
+        Some(serde_json::Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+    };
+    html! {
+        ul.difference {
+            @for (member, change) in members.iter().take(MEMBERS) {
+                li { code { (member) } " " @match change.as_object() {
+                    Some(change) => { (shown(change.get("from"))) " → " (shown(change.get("to"))) },
+                    None => (shown(Some(change))),
+                } }
+            }
+            @if members.len() > MEMBERS { li.quiet { "and " (members.len() - MEMBERS) " more" } }
         }
     }
 }

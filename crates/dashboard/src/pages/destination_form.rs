@@ -2,7 +2,7 @@
 //! shown at its field.
 
 use crate::{
-    chart,
+    chart, format,
     frame::Screen,
     page_error::PageError,
     visit::{Page, Visit},
@@ -13,7 +13,6 @@ use domain::{
     account::Scope,
     delivery_settings::SettingLevel,
     destination::{OnDeadLetter, Ordering},
-    retry::RetryPolicy,
 };
 use maud::{Markup, html};
 
@@ -28,10 +27,10 @@ fn made(visit: &Visit) -> Result<Page, PageError> {
         form.sheet data-form="/v1/destinations" data-method="POST" data-then="destination" data-done="Added" {
             div.fields {
                 label { "Name" input name="name" required maxlength="200" autofocus placeholder="billing"; }
-                label.grow { "URL" input name="url" type="url" required maxlength="2048" placeholder="https://example.com/hooks"; }
+                label.grow { "URL" input name="url" type="url" required maxlength="2048" placeholder="https://example.com/hooks" data-suggest="max_concurrency"; }
             }
             label.check { input type="checkbox" data-route-too checked; " Deliver every published event to it (makes a route for " code { "*" } "; change it under Routes)" }
-            details { summary { "Limits" } (limits(None)) }
+            details open { summary { "Limits" } (limits(None)) }
             p.hint { "A signing secret is made for it; you find it under Signing." }
             div data-form-problems role="alert" {}
             button.button.primary type="submit" { "Add the destination" }
@@ -56,12 +55,36 @@ fn limits(destination: Option<&DestinationView>) -> Markup {
             label { "Requests" input type="number" name="rate_limit.requests" data-type="number" min="1" value=[rate.map(|rate| rate.requests)] placeholder="no limit"; }
             label { "in seconds" input type="number" name="rate_limit.per_seconds" data-type="number" min="1" value=[rate.map(|rate| rate.per_seconds)] placeholder="1"; }
         }
-        details.guide {
+        (guide(destination.is_none()))
+    }
+}
+
+/// Whom a limit is for, how many requests open at once it takes, and after how many seconds it is given up.
+const GUIDE: [(&str, &str, u32, u64); 7] = [
+    ("In the same network", "20 to 50", 20, 5),
+    ("In another region", "5 to 10", 5, 10),
+    ("A third party with known limits", "1 to 3", 2, 10),
+    ("A public host that you know nothing of", "3", 3, 10),
+    ("Shared hosting", "1 to 2", 1, 15),
+    ("One that answers 429, such as Slack", "1", 1, 10),
+    ("One that is slow by nature", "1 to 3", 2, 30),
+];
+
+fn guide(open: bool) -> Markup {
+    html! {
+        details.guide open[open] {
             summary { "Which limits?" }
+            table.list {
+                thead { tr { th scope="col" { "The receiver" } th scope="col" { "Open at once" } th scope="col" { "Timeout" } th scope="col" { span.sr { "Take it" } } } }
+                tbody { @for (whom, many, concurrency, timeout) in GUIDE { tr {
+                    td.wide { (whom) } td { (many) } td { (timeout) " s" }
+                    td.act { button.button.small type="button" data-fill=(format!("{{\"max_concurrency\":{concurrency},\"timeout_seconds\":{timeout}}}")) { "Take " (concurrency) } }
+                } } }
+            }
             ul {
-                li { strong { "Open at once" } " bounds what a slow receiver must hold at a time. Start with 5; raise it while latency stays flat." }
-                li { strong { "The rate" } " is for receivers that say so in their terms (60 a minute: 60 in 60 seconds). Leave it empty if they answer 429 with " code { "Retry-After" } ": that is obeyed anyway." }
-                li { strong { "What gets through" } " is at most open at once ÷ latency: 5 at 200 ms are 25 a second." }
+                li { "Start low, and raise it while latency stays flat. What gets through is at most open at once ÷ latency: 5 at 200 ms are 25 a second." }
+                li { "A rate is for receivers that say so in their terms (60 a minute: 60 in 60 seconds). One that answers 429 with " code { "Retry-After" } " is obeyed without it." }
+                li { "1 open at once is one after the other, and not in order: for that there is " strong { "Order" } "." }
             }
         }
     }
@@ -89,7 +112,7 @@ pub(crate) fn edit(visit: &Visit, destination: &DestinationView, version: i64) -
                     label.grow { "URL" input name="url" type="url" required maxlength="2048" value=(destination.url); }
                 }
                 (limits(Some(destination)))
-                (retries(&destination.retry_policy, destination.settings_from.retry_policy.schedule_seconds))
+                (retries(destination))
                 div.fields {
                     label { "Order" select name="ordering" { @for ordering in Ordering::ALL { option value=(ordering.as_str()) selected[ordering == destination.ordering] { (ordering_word(ordering)) } } } }
                     label { "After a dead letter" select name="on_dead_letter" { @for what in OnDeadLetter::ALL { option value=(what.as_str()) selected[what == destination.on_dead_letter] { (what.as_str()) } } } }
@@ -109,16 +132,29 @@ pub(crate) fn edit(visit: &Visit, destination: &DestinationView, version: i64) -
     }
 }
 
-fn retries(policy: &RetryPolicy, level: SettingLevel) -> Markup {
-    let own = level == SettingLevel::Destination;
+fn retries(destination: &DestinationView) -> Markup {
+    let policy = &destination.retry_policy;
+    let levels = &destination.settings_from.retry_policy;
+    let own = |level: SettingLevel| level == SettingLevel::Destination;
     let schedule: Vec<String> = policy.schedule.iter().map(|pause| pause.as_secs().to_string()).collect();
     let schedule = schedule.join(", ");
+    let expires = policy.expire_after.as_secs();
     html! {
-        label { "Retry after, seconds"
-            input name="retry_policy.schedule_seconds" data-type="numbers" value=[own.then_some(&schedule)] placeholder=(schedule);
-            span.hint { (from(level, format!("{} retries", policy.schedule.len()))) "; given up after " (crate::format::span(policy.expire_after)) }
+        div.fields {
+            label.grow { "Retry after, seconds"
+                input name="retry_policy.schedule_seconds" data-type="numbers" data-ruler="retry-ruler" value=[own(levels.schedule_seconds).then_some(&schedule)] placeholder=(schedule);
+                span.hint { (from(levels.schedule_seconds, format::count(policy.schedule.len() as u64, "retry", "retries"))) }
+            }
+            label { "Give up after, seconds"
+                input type="number" name="retry_policy.expire_after_seconds" data-type="number" min="1" value=[own(levels.expire_after_seconds).then_some(expires)] placeholder=(expires);
+                span.hint { (from(levels.expire_after_seconds, format::span(policy.expire_after))) }
+            }
+            label { "Jitter, 0 to 1"
+                input type="number" name="retry_policy.jitter" data-type="number" min="0" max="1" step="0.05" value=[own(levels.jitter).then_some(policy.jitter)] placeholder=(policy.jitter);
+                span.hint { (from(levels.jitter, policy.jitter)) }
+            }
         }
-        (chart::ruler(&policy.schedule))
+        div #retry-ruler { (chart::ruler(&policy.schedule)) }
     }
 }
 

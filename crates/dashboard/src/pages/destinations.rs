@@ -1,32 +1,22 @@
 //! The destinations, the worst first.
 
 use crate::{
-    chart::sparkline,
+    chart::{Line, Unit, told_sparkline},
     format,
     frame::Screen,
     hold, moment,
     page_error::PageError,
     params::link,
-    reads::together,
-    series, status,
+    series::{self, Course},
+    status,
     visit::{Page, Visit},
 };
 use api::read;
 use axum::response::Response;
-use contract::{DestinationStatsView, DestinationView, StatsQuery};
-use domain::{
-    account::Scope,
-    id::{AccountId, DestinationId},
-    limits,
-    time::Timestamp,
-};
-use futures_util::FutureExt;
+use contract::{DestinationView, SeriesView};
+use domain::{account::Scope, limits, time::Timestamp};
 use maud::{Markup, html};
-use std::{cmp::Reverse, collections::HashMap, time::Duration};
-
-const DAY: Duration = Duration::from_secs(86_400);
-/// Whose course is drawn: each costs a few reads.
-const DRAWN: usize = 50;
+use std::cmp::Reverse;
 
 pub(crate) async fn page(visit: Visit) -> Response {
     let made = made(&visit).await;
@@ -36,40 +26,57 @@ pub(crate) async fn page(visit: Visit) -> Response {
 async fn made(visit: &Visit) -> Result<Page, PageError> {
     let account = visit.require(Scope::DestinationsRead)?;
     let page = store::Page { before: visit.params.parse("before"), limit: limits::PAGE_MAX };
-    let found = read::destinations(&visit.app, account, &read::Wanted::default(), page).await?;
+    let held = visit.params.get("held") == Some("true");
+    let wanted = if held { read::Wanted::held() } else { read::Wanted::default() };
+    let found = read::destinations(&visit.app, account, &wanted, page).await?;
     let mut rows = found.data;
-    sort(&mut rows, visit.params.get("sort").unwrap_or("trouble"));
-    let courses = courses(visit, account, &rows).await;
+    let sorted = visit.params.get("sort").unwrap_or("trouble");
+    sort(&mut rows, sorted);
+    // Those at the top: the rest has its numbers.
+    let drawn: Vec<_> = rows.iter().take(limits::SERIES_AT_ONCE).map(|row| row.id).collect();
+    let series = read::destinations_series(&visit.app, account, &drawn).await?;
     let now = visit.now();
     let may_act = visit.may(Scope::DestinationsWrite);
-    let sorted = visit.params.get("sort").unwrap_or("trouble");
+    let held_word = held.then_some("true");
+    let address = |sort: Option<&str>, held: Option<&str>, before: Option<&str>| {
+        link("/destinations", &[("sort", sort), ("held", held), ("before", before)])
+    };
     let head = |key: &str, label: &str, numeric: bool| {
         html! {
-            th scope="col" class=[numeric.then_some("num")] aria-sort=[(sorted == key).then_some("descending")] { a.sort href=(link("/destinations", &[("sort", Some(key))])) { (label) } }
+            th scope="col" class=[numeric.then_some("num")] aria-sort=[(sorted == key).then_some("descending")] { a.sort href=(address(Some(key), held_word, None)) { (label) } }
         }
     };
+    let by = visit.params.get("sort");
     let body = html! {
         div.tools {
-            div.selection #selection hidden { strong #selection-count {} " selected"
-                button.button type="button" data-bulk="/v1/destinations/{}/pause" data-done="Paused" { "Pause" }
-                button.button type="button" data-bulk="/v1/destinations/{}/resume" data-done="Resumed" { "Resume" }
-                button.button type="button" data-clear-selection { "Clear" } }
+            nav.ranges aria-label="Which" {
+                a href=(address(by, None, None)) aria-current=[(!held).then_some("true")] { "All" }
+                a href=(address(by, Some("true"), None)) aria-current=[held.then_some("true")] { "Held" }
+            }
+            @if may_act { div.selection #selection hidden { strong #selection-count {} " selected"
+                button.button type="button" data-bulk="/v1/destinations/{}/pause" data-done="Paused"
+                    data-bulk-text="Their deliveries wait until they are resumed. Nothing is lost, and what is under way ends." { "Pause" }
+                button.button type="button" data-bulk="/v1/destinations/{}/resume" data-done="Resumed"
+                    data-bulk-text="What waits is delivered, at each destination's own pace." { "Resume" }
+                button.button type="button" data-clear-selection { "Clear" } } }
         }
         div #rows data-region data-list {
-            @if rows.is_empty() {
+            @if rows.is_empty() && held {
+                div.empty.good-news { (crate::icon::check()) h2 { "None is held" } p { "Every destination takes its deliveries." } }
+            } @else if rows.is_empty() {
                 div.empty { h2 { "No destination yet" } p { "A destination is a URL that events are delivered to, at its own pace." }
                     @if may_act { p { a.button.primary href="/destinations/new" { "Add a destination" } } } }
             } @else {
-                table.list {
+                table.list.destinations {
                     thead { tr {
-                        th.pick { span.sr { "Select" } }
+                        th.pick { @if may_act { input type="checkbox" data-pick-all aria-label="Select all on this page"; } @else { span.sr { "Select" } } }
                         (head("name", "Destination", false)) (head("trouble", "State", false)) th scope="col" { "Last 24 h" }
-                        (head("success", "Success, 1 h", true)) th.num scope="col" { "p95" } th.num scope="col" { "In flight" } th.num scope="col" { "Rate limit" } (head("backlog", "Waiting", true)) (head("oldest", "Oldest", true))
+                        (head("success", "Success, 1 h", true)) th.num scope="col" { "p95, 24 h" } th.num scope="col" { "In flight" } th.num scope="col" { "Rate limit" } (head("backlog", "Waiting", true)) (head("oldest", "Oldest", true))
                     } }
-                    tbody { @for destination in &rows { (row(now, destination, courses.get(&destination.id))) } }
+                    tbody { @for destination in &rows { (row(now, destination, series.get(&destination.id), may_act)) } }
                 }
             }
-            @if let Some(next) = found.next { p.more { a.button href=(link("/destinations", &[("sort", visit.params.get("sort")), ("before", Some(&next.to_string()))])) { "Older destinations" } } }
+            @if let Some(next) = found.next { p.more { a.button href=(address(by, held_word, Some(&next.to_string()))) { "Older destinations" } } }
         }
     };
     let actions = html! { @if may_act { a.button.primary href="/destinations/new" { "Add" } } };
@@ -95,42 +102,39 @@ fn sort(rows: &mut [DestinationView], by: &str) {
     }
 }
 
-async fn courses(
-    visit: &Visit,
-    account: AccountId,
-    rows: &[DestinationView],
-) -> HashMap<DestinationId, DestinationStatsView> {
-    let query = &StatsQuery { since: Some(visit.now().minus(DAY)), until: None };
-    let each = rows
-        .iter()
-        .take(DRAWN)
-        .map(|row| read::destination_stats(&visit.app, account, row.id, query).boxed());
-    let found = together(each.collect()).await;
-    rows.iter().zip(found).filter_map(|(row, stats)| Some((row.id, stats.ok()?))).collect()
-}
-
-fn row(now: Timestamp, destination: &DestinationView, stats: Option<&DestinationStatsView>) -> Markup {
-    let course = stats.map(|stats| series::of_destination(stats, now, DAY));
+fn row(now: Timestamp, destination: &DestinationView, series: Option<&SeriesView>, may_act: bool) -> Markup {
     html! {
         tr data-key=(destination.id) tabindex="-1" {
-            td.pick { input type="checkbox" data-pick=(destination.id) aria-label={ "Select " (destination.name) }; }
+            td.pick { @if may_act { input type="checkbox" data-pick=(destination.id) aria-label={ "Select " (destination.name) }; } }
             td.wide { a.row-link href={ "/destinations/" (destination.id) } { (destination.name) } div.quiet.clip { (host(&destination.url)) } }
             td { (status::destination(destination.status))
                 @if let Some(until) = destination.hold.as_ref().and_then(|hold| hold.until).filter(|until| *until > now) { span.quiet.why { (moment::countdown(now, until)) } } }
-            td.spark { @if let Some(course) = &course {
-                div.stack {
-                    (sparkline(&format!("{} succeeded in 24 hours", format::number(course.ok())), "ok", &course.points.iter().map(|point| Some(point.ok as f64)).collect::<Vec<_>>()))
-                    @if course.failed() > 0 { (sparkline(&format!("{} failed in 24 hours", format::number(course.failed())), "fail", &course.points.iter().map(|point| Some(point.failed as f64)).collect::<Vec<_>>())) }
-                }
-            } }
+            td.spark { @if let Some(series) = series { (course(series)) } }
             td.num data-label="success" { @match destination.success_rate_1h { Some(rate) => span class=[(rate < 0.95).then_some("bad")] { (format::percent(rate)) }, None => span.quiet { "–" } } }
-            td.num data-label="p95" { @match stats.and_then(|stats| stats.latency_ms.p95) { Some(p95) => (format::millis(p95)), None => span.quiet { "–" } } }
+            td.num data-label="p95" { @match series.and_then(|series| series.totals.latency_ms.attempts.p95) { Some(p95) => (format::millis(p95)), None => span.quiet { "–" } } }
             td.num data-label="in flight" { (destination.in_flight) span.quiet { " of " (destination.max_concurrency) } }
             td.num data-label="rate" { @match &destination.rate_limit { Some(limit) => { (limit.requests) span.quiet { " / " (limit.per_seconds) " s" } }, None => span.quiet { "none" } } }
             td.num data-label="waiting" { (hold::waiting(destination)) }
             td.num data-label="oldest" { @match destination.oldest_queued_at { Some(at) => (moment::for_how_long(now, at)), None => span.quiet { "–" } } }
         }
     }
+}
+
+fn course(series: &SeriesView) -> Markup {
+    let course = Course::of(series);
+    let line = |name, class, pick: fn(&contract::SeriesPointView) -> u64| Line {
+        name,
+        class,
+        values: course.values(|point| Some(pick(point) as f64)),
+    };
+    let mut lines = vec![line("succeeded", "ok", series::succeeded)];
+    let (good, bad): (u64, u64) =
+        course.points.iter().fold((0, 0), |(a, b), at| (a + series::succeeded(at), b + series::failed(at)));
+    if bad > 0 {
+        lines.push(line("failed", "fail", series::failed));
+    }
+    let label = format!("In 24 hours {} succeeded, {} failed", format::number(good), format::number(bad));
+    told_sparkline(&label, course.from, course.step, Unit::Count, &lines)
 }
 
 /// What tells destinations apart at a glance.

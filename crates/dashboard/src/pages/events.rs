@@ -470,7 +470,7 @@ async fn held(visit: &Visit, account: AccountId) -> Result<Markup, PageError> {
         return Ok(Markup::default());
     }
     let page = store::Page { before: None, limit: limits::PAGE_MAX };
-    let found = read::destinations(&visit.app, account, &read::Wanted::default(), page).await?;
+    let found = read::destinations(&visit.app, account, &read::Wanted::held(), page).await?;
     let waiting = found.data.iter().filter(|destination| destination.queued_events > 0);
     let held = waiting.filter_map(|destination| Some((destination, destination.hold.as_ref()?)));
     let (now, may_act) = (visit.now(), visit.may(Scope::DestinationsWrite));

@@ -2,27 +2,33 @@
 
 use super::quick_start;
 use crate::{
-    chart::{Chart, Line, Unit, sparkline},
+    chart::{self, Chart, Line, Unit, told_sparkline},
     format,
     frame::Screen,
     hold, moment,
     page_error::{self, PageError},
-    series::{self, MINUTE, Series},
+    series::{self, Course, Range},
     status,
     visit::{Page, Visit},
 };
-use api::read;
+use api::{error::ApiError, read};
 use axum::response::Response;
 use contract::{
-    DeadLetterGroupView, DestinationStatus, DestinationView, FanoutStatsView, NodeView, StatsQuery, StatsView,
+    DeadLetterGroupView, DestinationView, NodeView, SeriesPointView, SeriesTotalsView, SeriesView,
 };
-use domain::{account::Scope, limits, time::Timestamp};
+use domain::{account::Scope, id::AccountId, limits, time::Timestamp};
+use futures_util::future::try_join4;
 use maud::{Markup, html};
 use std::{cmp::Reverse, time::Duration};
 
+const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Rows of what needs somebody.
 const ATTENTION: usize = 12;
+/// Spans that tell what it is now: the present minute, which has just begun, and the one before.
+const LATELY: usize = 2;
+/// A backlog that has come so near to its cap is told, in percent.
+const NEAR_CAP: u64 = 80;
 
 pub(crate) async fn page(visit: Visit) -> Response {
     let made = made(&visit).await;
@@ -36,42 +42,51 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
     }
     let account = visit.require(Scope::EventsRead)?;
     let (app, now) = (&visit.app, visit.now());
-    let query = StatsQuery { since: Some(now.minus(HOUR)), until: None };
-    let stats = read::stats(app, account, &query).await?;
-    // What it is now, and not in the mean of the hour.
-    let lately = StatsQuery { since: Some(now.minus(MINUTE * 5)), until: None };
-    let lately = read::stats(app, account, &lately).await?;
-    let first = store::Page { before: None, limit: limits::PAGE_MAX };
-    let (destinations, more) = if visit.may(Scope::DestinationsRead) {
-        let found = read::destinations(app, account, &read::Wanted::default(), first).await?;
-        (found.data, found.next.is_some())
-    } else {
-        (Vec::new(), false)
-    };
-    if stats.totals.events == 0 && stats.totals.waiting == 0 && is_fresh(visit).await? {
-        let body = html! { div #overview data-region { (quick_start::body(visit, destinations.len())) } };
+    let (series, waiting, held, groups) = try_join4(
+        read::series(app, account, &Range::Hour.query(now)),
+        read::waiting(app, account),
+        held(visit, account),
+        groups(visit, account),
+    )
+    .await?;
+    if series.totals.events == Some(0) && waiting.waiting == 0 && is_fresh(visit).await? {
+        let first = store::Page { before: None, limit: 1 };
+        let destinations = match visit.may(Scope::DestinationsRead) {
+            true => read::destinations(app, account, &read::Wanted::default(), first).await?.data.len(),
+            false => 0,
+        };
+        let body = html! { div #overview data-region { (quick_start::body(visit, destinations)) } };
         return Ok(Page::new("Overview", body).live("kind=event.received"));
     }
-    let groups = if visit.may(Scope::DeliveriesRead) {
-        let page = store::Page { before: None, limit: limits::PAGE_MAX };
-        read::dead_letter_groups(app, account, store::GroupFilter::default(), page).await?.data
-    } else {
-        Vec::new()
-    };
-    let ids: Vec<_> = destinations.iter().map(|destination| destination.id).collect();
-    let series = if more { None } else { series::of_account(app, account, &ids, now, HOUR).await? };
-    let fanout = read::fanout_stats(app, account, &query).await?;
     let nodes = nodes(visit).await?;
     let body = html! {
         div #overview data-region {
-            (numbers(&stats, &lately, series.as_ref(), &fanout))
-            (backlog(now, &stats, &destinations))
-            (attention(visit, now, &destinations, &groups))
-            (course(series.as_ref()))
+            (LastHour::of(&series).render(now, &waiting))
+            (attention(visit, now, &waiting, &held, &groups))
+            (course(&series))
             (nodes)
         }
     };
     Ok(Page::new("Overview", body).live("kind=delivery.changed&kind=event.received&kind=destination.changed"))
+}
+
+/// Destinations that are held, if the visitor may see them.
+async fn held(visit: &Visit, account: AccountId) -> Result<Vec<DestinationView>, ApiError> {
+    if !visit.may(Scope::DestinationsRead) {
+        return Ok(Vec::new());
+    }
+    let page = store::Page { before: None, limit: limits::PAGE_MAX };
+    let found = read::destinations(&visit.app, account, &read::Wanted::held(), page).await?.data;
+    // Its lane may know by now that the hold is over.
+    Ok(found.into_iter().filter(|destination| destination.hold.is_some()).collect())
+}
+
+async fn groups(visit: &Visit, account: AccountId) -> Result<Vec<DeadLetterGroupView>, ApiError> {
+    if !visit.may(Scope::DeliveriesRead) {
+        return Ok(Vec::new());
+    }
+    let page = store::Page { before: None, limit: limits::PAGE_MAX };
+    Ok(read::dead_letter_groups(&visit.app, account, store::GroupFilter::default(), page).await?.data)
 }
 
 /// No event that is kept at all.
@@ -92,68 +107,126 @@ async fn installation(visit: &Visit) -> Result<Page, PageError> {
     Ok(Page::new("Installation", body))
 }
 
-fn numbers(
-    stats: &StatsView,
-    lately: &StatsView,
-    series: Option<&Series>,
-    fanout: &FanoutStatsView,
-) -> Markup {
-    let over = lately.until.since(lately.since).max(MINUTE);
-    let totals = &stats.totals;
-    let line = |pick: &dyn Fn(&series::Point) -> Option<f64>| -> Vec<Option<f64>> {
-        series.map(|series| series.points.iter().map(pick).collect()).unwrap_or_default()
-    };
-    let attempts = line(&|point| Some((point.ok + point.failed) as f64));
-    let success = line(&|point| {
-        let all = point.ok + point.failed;
-        (all > 0).then(|| point.ok as f64 / all as f64)
-    });
-    let latency = line(&|point| point.p95_ms.map(|p95| p95 as f64));
-    let ratio = series.and_then(Series::success_ratio);
-    let millis = |value: Option<u64>| value.map_or_else(|| "–".to_owned(), format::millis);
-    html! {
-        section.numbers aria-label="The last hour" {
-            div.number {
-                h2 { "Events in" }
-                p.big { (format::rate(lately.totals.events, over)) }
-                p.quiet { (format::number(totals.events)) " in the last hour" }
-            }
-            div.number {
-                h2 { "Deliveries out" }
-                p.big { (format::rate(lately.totals.delivered, over)) }
-                (sparkline("Attempts a minute in the last hour", "ok", &attempts))
-                p.quiet { (format::number(totals.attempts)) " attempts in the last hour" }
-            }
-            div.number {
-                h2 { "Success" }
-                p.big { @match ratio { Some(ratio) => (format::percent(ratio)), None => "–" } }
-                (sparkline("Success in the last hour", "ok", &success))
-                p.quiet { @match series {
-                    Some(series) => { (format::count(series.failed(), "failed attempt", "failed attempts")) },
-                    None => "counted by destination: too many to add up here",
-                } }
-            }
-            div.number {
-                h2 title="From receipt to the end of the last delivery" { "Latency of events" }
-                p.big { (millis(fanout.lag_ms.p95)) span.unit { " p95" } }
-                (sparkline("95th percentile of the slowest destination in the last hour", "latency", &latency))
-                p.quiet { "p50 " (millis(fanout.lag_ms.p50)) " · p99 " (millis(fanout.lag_ms.p99)) }
-            }
-        }
-    }
+/// What happened in the last hour, minute by minute, as numbers with their courses.
+struct LastHour<'a> {
+    totals: &'a SeriesTotalsView,
+    course: Course,
+    /// Since when what is told as now has been counted.
+    lately: Timestamp,
+    until: Timestamp,
+    events: Line,
+    delivered: Line,
+    success: Line,
+    latency: [Line; 3],
+    backlog: Line,
 }
 
-/// The one line that says "behind".
-fn backlog(now: Timestamp, stats: &StatsView, destinations: &[DestinationView]) -> Markup {
-    let oldest = destinations.iter().filter_map(|destination| destination.oldest_queued_at).min();
-    let in_flight: u64 = destinations.iter().map(|destination| u64::from(destination.in_flight)).sum();
-    let late = oldest.is_some_and(|oldest| now.since(oldest) > MINUTE);
-    html! {
-        section.facts aria-label="Backlog" {
-            div { span.quiet { "Waiting" } strong { (format::number(stats.totals.waiting)) } }
-            div { span.quiet { "Oldest" } strong class=[late.then_some("warn")] { @match oldest { Some(at) => (moment::for_how_long(now, at)), None => "nothing waits" } } }
-            div { span.quiet { "In flight" } strong { (in_flight) } }
-            div { span.quiet { "Dead letters, last hour" } strong class=[(stats.totals.dead_letter > 0).then_some("bad")] { (format::number(stats.totals.dead_letter)) } }
+impl<'a> LastHour<'a> {
+    fn of(series: &'a SeriesView) -> Self {
+        let course = Course::of(series);
+        let line = |name, class, pick: &dyn Fn(&SeriesPointView) -> Option<f64>| Line {
+            name,
+            class,
+            values: course.values(pick),
+        };
+        let millis = |value: Option<u64>| value.map(|millis| millis as f64);
+        let first = course.points.iter().find(|point| point.attempts > 0 || point.events > Some(0));
+        let lately = course.points.iter().rev().nth(LATELY - 1).map_or(series.since, |point| point.at);
+        Self {
+            totals: &series.totals,
+            lately: first.map_or(lately, |first| first.at.max(lately)),
+            until: series.until,
+            events: line("events", "ok", &|point| Some(point.events.unwrap_or(0) as f64)),
+            delivered: line("delivered", "ok", &|point| Some(point.delivered as f64)),
+            success: line("success", "ok", &series::success_ratio),
+            latency: [
+                line("p50", "p50", &|point| millis(point.latency_ms.deliveries.p50)),
+                line("p95", "p95", &|point| millis(point.latency_ms.deliveries.p95)),
+                line("p99", "p99", &|point| millis(point.latency_ms.deliveries.p99)),
+            ],
+            backlog: line("waiting", "waiting", &|point| point.backlog.map(|rows| rows as f64)),
+            course,
+        }
+    }
+
+    /// How many a second, now and not in the mean of the hour.
+    fn rate(&self, pick: impl Fn(&SeriesPointView) -> u64) -> String {
+        let lately = self.course.points.iter().filter(|point| point.at >= self.lately);
+        format::rate(lately.map(pick).sum(), self.until.since(self.lately).max(Duration::from_secs(1)))
+    }
+
+    fn sparkline(&self, label: &str, unit: Unit, lines: &[Line]) -> Markup {
+        told_sparkline(label, self.course.from, self.course.step, unit, lines)
+    }
+
+    fn render(&self, now: Timestamp, waiting: &read::Waiting) -> Markup {
+        let totals = self.totals;
+        let latency = &totals.latency_ms.deliveries;
+        let millis = |value: Option<u64>| value.map_or_else(|| "–".to_owned(), format::millis);
+        let failed: u64 = self.course.points.iter().map(series::failed).sum();
+        let throttled: u64 = self.course.points.iter().map(series::throttled).sum();
+        let one = std::slice::from_ref::<Line>;
+        let columns = [
+            (&self.events, Unit::Count),
+            (&self.delivered, Unit::Count),
+            (&self.success, Unit::Percent),
+            (&self.latency[0], Unit::Millis),
+            (&self.latency[1], Unit::Millis),
+            (&self.latency[2], Unit::Millis),
+            (&self.backlog, Unit::Count),
+        ];
+        html! {
+            section.numbers aria-label="The last hour" {
+                div.number {
+                    h2 { "Events in" }
+                    p.big { (self.rate(|point| point.events.unwrap_or(0))) }
+                    (self.sparkline("Events a minute in the last hour", Unit::Count, one(&self.events)))
+                    p.quiet { (format::number(totals.events.unwrap_or(0))) " in the last hour" }
+                }
+                div.number {
+                    h2 { "Deliveries out" }
+                    p.big { (self.rate(|point| point.delivered)) }
+                    (self.sparkline("Deliveries a minute in the last hour", Unit::Count, one(&self.delivered)))
+                    p.quiet { (format::number(totals.delivered)) " in " (format::count(totals.attempts, "attempt", "attempts")) }
+                }
+                div.number {
+                    h2 { "Success" }
+                    p.big { @match totals.success_ratio { Some(ratio) => (format::percent(ratio)), None => "–" } }
+                    (self.sparkline("Success in the last hour", Unit::Percent, one(&self.success)))
+                    p.quiet { (format::number(failed)) " failed" @if throttled > 0 { " · " (format::number(throttled)) " throttled" } }
+                }
+                div.number {
+                    h2 title="From when a delivery was made to the end of the attempt that delivered it" { "Latency of deliveries" }
+                    p.big { (millis(latency.p95)) span.unit { " p95" } }
+                    (self.sparkline("Latency of deliveries in the last hour", Unit::Millis, &self.latency))
+                    p.quiet { "p50 " (millis(latency.p50)) " · p99 " (millis(latency.p99)) }
+                }
+            }
+            (self.behind(now, waiting))
+            (chart::table(self.course.from, self.course.step, &columns))
+        }
+    }
+
+    /// The line that says "behind".
+    fn behind(&self, now: Timestamp, waiting: &read::Waiting) -> Markup {
+        let late = waiting.oldest_due_at.is_some_and(|due| now.since(due) > MINUTE);
+        let (in_flight, slots) = self
+            .course
+            .points
+            .iter()
+            .rev()
+            .find_map(|point| Some((point.in_flight, point.max_concurrency?)))
+            .unwrap_or((0.0, 0));
+        let dead = self.totals.dead_letter;
+        html! {
+            section.behind aria-label="Backlog" {
+                div { span.quiet { "Waiting" } strong.big { (format::number(waiting.waiting)) } }
+                (self.sparkline("Deliveries that wait, in the last hour", Unit::Count, std::slice::from_ref(&self.backlog)))
+                div { span.quiet title="For how long something has been due that has not been delivered" { "Oldest due" }
+                    strong class=[late.then_some("warn")] { @match waiting.oldest_due_at { Some(due) => (moment::for_how_long(now, due)), None => "nothing is due" } } }
+                div { span.quiet { "Slots in use" } strong { (format::compact(in_flight)) @if slots > 0 { span.quiet { " of " (format::number(slots)) } } } }
+                div { span.quiet { "Dead letters, last hour" } strong class=[(dead > 0).then_some("bad")] { (format::number(dead)) } }
+            }
         }
     }
 }
@@ -167,26 +240,23 @@ struct Need {
 fn attention(
     visit: &Visit,
     now: Timestamp,
-    destinations: &[DestinationView],
+    waiting: &read::Waiting,
+    held: &[DestinationView],
     groups: &[DeadLetterGroupView],
 ) -> Markup {
     let may_act = visit.may(Scope::DestinationsWrite);
-    let held = destinations.iter().filter(|destination| destination.status != DestinationStatus::Active);
-    let held = held.map(|destination| {
+    let near = waiting.waiting.saturating_mul(100) >= waiting.waiting_max.saturating_mul(NEAR_CAP);
+    // Beyond the cap events are refused: nothing is worse.
+    let full = near.then(|| Need { impact: u64::MAX, line: full_line(waiting) });
+    let held = held.iter().map(|destination| {
         let waiting = destination.queued_events.max(0) as u64;
         // What waits counts; among those for which nothing waits, the worse state.
         let impact = waiting * 10 + u64::from(status::trouble(destination.status));
         Need { impact, line: held_line(now, destination, may_act) }
     });
-    let recent = groups.iter().filter(|group| now.since(group.last_at) < Duration::from_secs(86_400));
-    let dead = recent.map(|group| {
-        let name = destinations
-            .iter()
-            .find(|destination| destination.id == group.destination_id)
-            .map(|found| found.name.as_str());
-        Need { impact: group.count * 10 + 5, line: dead_line(now, group, name) }
-    });
-    let mut needs: Vec<Need> = held.chain(dead).collect();
+    let growing = groups.iter().filter(|group| now.since(group.last_at) < HOUR);
+    let dead = growing.map(|group| Need { impact: group.count * 10 + 5, line: dead_line(now, group) });
+    let mut needs: Vec<Need> = full.into_iter().chain(held).chain(dead).collect();
     needs.sort_by_key(|need| Reverse(need.impact));
     let hidden = needs.len().saturating_sub(ATTENTION);
     html! {
@@ -196,9 +266,20 @@ fn attention(
                 p.all-well { (crate::icon::check()) "Nothing. Every destination takes its deliveries." }
             } @else {
                 ul.needs { @for need in needs.iter().take(ATTENTION) { li { (need.line) } } }
-                @if hidden > 0 { p.quiet { "and " (hidden) " more, in " a href="/destinations" { "Destinations" } " and " a href="/dead-letters" { "Dead letters" } } }
+                @if hidden > 0 { p.quiet { "and " (hidden) " more, in " a href="/destinations?held=true" { "Destinations" } " and " a href="/dead-letters" { "Dead letters" } } }
             }
         }
+    }
+}
+
+fn full_line(waiting: &read::Waiting) -> Markup {
+    let full = waiting.waiting >= waiting.waiting_max;
+    html! {
+        span.need-state { span.status.bad { (crate::icon::warning()) @if full { "backlog full" } @else { "backlog" } } }
+        span.need-name { "The whole account" }
+        span.need-text { @if full { "Events are refused until less waits" } @else { "Events are refused once " (format::number(waiting.waiting_max)) " deliveries wait" } }
+        span.num { (format::number(waiting.waiting)) " waiting" }
+        a.button href="/destinations?sort=backlog" { "See where" }
     }
 }
 
@@ -226,40 +307,24 @@ fn held_line(now: Timestamp, destination: &DestinationView, may_act: bool) -> Ma
     }
 }
 
-fn dead_line(now: Timestamp, group: &DeadLetterGroupView, name: Option<&str>) -> Markup {
+fn dead_line(now: Timestamp, group: &DeadLetterGroupView) -> Markup {
     html! {
         span.need-state { span.status.bad { (crate::icon::cross()) "dead letters" } }
-        a.need-name href={ "/destinations/" (group.destination_id) } { @match name { Some(name) => (name), None => (format::short_id(group.destination_id)) } }
+        a.need-name href={ "/destinations/" (group.destination_id) } { @match &group.destination_name { Some(name) => (name), None => (format::short_id(group.destination_id)) } }
         span.need-text { (group.reason.as_str().replace('_', " ")) @if let Some(code) = group.http_status { " · HTTP " (code) } " · last " (moment::ago(now, group.last_at)) }
         span.num { (format::number(group.count)) " dead" }
         a.button href="/dead-letters" { "Replay…" }
     }
 }
 
-fn course(series: Option<&Series>) -> Markup {
-    let Some(series) = series else { return Markup::default() };
-    let Some(first) = series.points.first() else { return Markup::default() };
-    let values = |pick: fn(&series::Point) -> u64| {
-        series.points.iter().map(|point| Some(pick(point) as f64)).collect()
-    };
-    let chart = Chart {
-        title: "Attempts a minute, last hour",
-        from: first.at,
-        step: series.step,
-        lines: vec![
-            Line { name: "succeeded", class: "ok", values: values(|point| point.ok) },
-            Line { name: "failed", class: "fail", values: values(|point| point.failed) },
-        ],
-        stacked: true,
-        unit: Unit::Count,
-        marks: Vec::new(),
-        brush: true,
-    };
+fn course(series: &SeriesView) -> Markup {
+    let course = Course::of(series);
+    let chart = Chart { brush: true, ..course.outcomes("Attempts a minute, last hour", &[]) };
     html! {
         section.panel {
             (chart.render())
-            @if !series.outcomes.is_empty() {
-                ul.outcomes aria-label="Outcomes of attempts" { @for (outcome, count) in &series.outcomes {
+            @if !series.totals.outcomes.is_empty() {
+                ul.outcomes aria-label="Outcomes of attempts" { @for (outcome, count) in &series.totals.outcomes {
                     li { span class={ "swatch " (status::outcome_tone(*outcome).class()) } {} (status::outcome_word(*outcome)) " " strong.num { (format::number(*count)) } }
                 } }
             }

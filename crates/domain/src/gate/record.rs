@@ -34,6 +34,11 @@ impl GateRecord {
         Self { throttle, breaker }
     }
 
+    /// A gate without a hold is on its way back.
+    pub fn is_held(&self) -> bool {
+        !self.is_empty()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.throttle.is_none() && self.breaker.is_none()
     }

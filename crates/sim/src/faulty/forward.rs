@@ -80,6 +80,7 @@ forward! { Catalog:
     fn delete_source(account: AccountId, id: SourceId, now: Timestamp, audit: &AuditEntry) -> ();
     fn create_destination(destination: &Destination, audit: &AuditEntry) -> Destination;
     fn destination(account: AccountId, id: DestinationId) -> Destination;
+    fn held_destinations(account: AccountId, limit: usize) -> Vec<DestinationId>;
     fn destination_by_uid(account: AccountId, uid: &str) -> Option<DestinationId>;
     fn destinations(account: AccountId, page: Page<DestinationId>) -> Listed<Destination, DestinationId>;
     fn delete_destination(account: AccountId, id: DestinationId, now: Timestamp, audit: &AuditEntry) -> ();
@@ -171,6 +172,8 @@ forward! { Rollups:
     fn rollups(account: AccountId, destination: Option<DestinationId>, kind: RollupKind, from: Timestamp, to: Timestamp) -> Vec<(Timestamp, String)>;
     fn sum_tail(account: AccountId, destination: Option<DestinationId>, from: Timestamp, limit: usize) -> SummedTail;
     fn count_waiting(account: AccountId, limit: usize) -> u64;
+    fn oldest_due(account: AccountId, now: Timestamp, limit: usize) -> Option<Timestamp>;
+    fn rollups_of_destinations(account: AccountId, destinations: &[DestinationId], kind: RollupKind, from: Timestamp, to: Timestamp, limit: usize) -> Vec<(DestinationId, Timestamp, String)>;
 }
 
 forward! { LaneRollups:

@@ -306,6 +306,23 @@ impl Catalog for MemoryStore {
         Ok(probed)
     }
 
+    async fn held_destinations(
+        &self,
+        account: AccountId,
+        limit: usize,
+    ) -> Result<Vec<DestinationId>, StoreError> {
+        let tables = self.tables();
+        let own = tables.destinations.live().filter(|destination| destination.account_id == account);
+        let mut newest: Vec<&Destination> = own.collect();
+        newest.sort_by_key(|destination| std::cmp::Reverse(destination.id));
+        newest.truncate(limit);
+        let held = |destination: &Destination| {
+            let gate = tables.gates.get(&destination.id);
+            !destination.holds().is_empty() || gate.is_some_and(|gate| gate.record.is_held())
+        };
+        Ok(newest.into_iter().filter(|it| held(it)).map(|it| it.id).collect())
+    }
+
     async fn destination_records(
         &self,
         ids: &[DestinationId],

@@ -149,6 +149,23 @@ impl Rollups for MemoryStore {
         Ok(tables.rollups.range(place(from)..place(to)).map(|(place, doc)| (place.3, doc.clone())).collect())
     }
 
+    async fn rollups_of_destinations(
+        &self,
+        account: AccountId,
+        destinations: &[DestinationId],
+        kind: RollupKind,
+        from: Timestamp,
+        to: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(DestinationId, Timestamp, String)>, StoreError> {
+        let tables = self.tables();
+        let of = |id: &DestinationId| {
+            let range = (account, *id, kind, from)..(account, *id, kind, to);
+            tables.rollups.range(range).map(|((_, id, _, at), doc)| (*id, *at, doc.clone()))
+        };
+        Ok(destinations.iter().flat_map(of).take(limit).collect())
+    }
+
     async fn sum_tail(
         &self,
         account: AccountId,
@@ -187,6 +204,20 @@ impl Rollups for MemoryStore {
         let tables = self.tables();
         let waiting = tables.waiting.newest_first(None).filter(|row| row.account_id == account);
         Ok(waiting.take(limit).count() as u64)
+    }
+
+    async fn oldest_due(
+        &self,
+        account: AccountId,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let tables = self.tables();
+        let waiting = tables.waiting.newest_first(None).filter(|row| row.account_id == account);
+        let mut oldest: Vec<_> = waiting.map(|row| (row.position.delivery_id, row.due_at)).collect();
+        oldest.sort();
+        oldest.truncate(limit);
+        Ok(oldest.into_iter().map(|(_, due_at)| due_at).filter(|due_at| *due_at <= now).min())
     }
 }
 

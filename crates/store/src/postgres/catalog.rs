@@ -36,6 +36,8 @@ static INSERT_SETTING: LazyLock<Statement> = sql!(
 pub(super) static SETTING: LazyLock<Statement> =
     sql!("setting": "select value from settings where name = :name");
 
+static HELD_DESTINATIONS: LazyLock<Statement> = sql!("held_destinations");
+
 #[async_trait]
 impl Catalog for PostgresStore {
     // --- The installation --------------------------------------------------------------------------------------
@@ -231,6 +233,17 @@ impl Catalog for PostgresStore {
         audit: &AuditEntry,
     ) -> Result<Destination, StoreError> {
         documents::probe(&self.pools.general().await?, account, id, now, audit).await
+    }
+
+    async fn held_destinations(
+        &self,
+        account: AccountId,
+        limit: usize,
+    ) -> Result<Vec<DestinationId>, StoreError> {
+        let connection = self.pools.general().await?;
+        let params = params![account_id: account.uuid() => UUID, limit: limit as i64 => INT8];
+        let held = connection.read(&HELD_DESTINATIONS, params).await?;
+        Ok(held.all(|cells| cells.get("id"))?)
     }
 
     async fn destination_records(

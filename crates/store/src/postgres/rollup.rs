@@ -38,7 +38,9 @@ static MARK: LazyLock<Statement> = sql!("mark": "select closed_at from rollup_ma
 static OLDEST_EVENT: LazyLock<Statement> = sql!("oldest_event": "select id from events order by id limit 1");
 static PRUNE_ROLLUPS: LazyLock<Statement> = sql!("prune_rollups");
 static ROLLUPS: LazyLock<Statement> = sql!("rollups");
+static ROLLUPS_OF_DESTINATIONS: LazyLock<Statement> = sql!("rollups_of_destinations");
 static COUNT_WAITING: LazyLock<Statement> = sql!("count_waiting");
+static OLDEST_DUE: LazyLock<Statement> = sql!("oldest_due");
 
 impl PostgresStore {
     /// Whatever stands in its way, the sum itself meets it too or can do without.
@@ -243,6 +245,26 @@ impl Rollups for PostgresStore {
         Ok(found.all(|cells| Ok((cells.get("starts_at")?, cells.get("doc")?)))?)
     }
 
+    async fn rollups_of_destinations(
+        &self,
+        account: AccountId,
+        destinations: &[DestinationId],
+        kind: RollupKind,
+        from: Timestamp,
+        to: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(DestinationId, Timestamp, String)>, StoreError> {
+        let ids: Vec<Uuid> = destinations.iter().map(|id| id.uuid()).collect();
+        let params = params![
+            account_id: account.uuid() => UUID, destination_ids: ids => UUID_ARRAY, span: kind.as_str() => TEXT,
+            starts_since: from.micros() => INT8, starts_before: to.micros() => INT8, limit: limit as i64 => INT8,
+        ];
+        let connection = self.pools.general().await?;
+        let found = connection.read(&ROLLUPS_OF_DESTINATIONS, params).await?;
+        Ok(found
+            .all(|cells| Ok((cells.get("destination_id")?, cells.get("starts_at")?, cells.get("doc")?)))?)
+    }
+
     async fn sum_tail(
         &self,
         account: AccountId,
@@ -276,6 +298,19 @@ impl Rollups for PostgresStore {
         let connection = self.pools.general().await?;
         let params = params![account_id: account.uuid() => UUID, limit: limit as i64 => INT8];
         Ok(connection.read(&COUNT_WAITING, params).await?.value("count")?)
+    }
+
+    async fn oldest_due(
+        &self,
+        account: AccountId,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let connection = self.pools.general().await?;
+        let params = params![
+            account_id: account.uuid() => UUID, now: now.micros() => INT8, limit: limit as i64 => INT8,
+        ];
+        Ok(connection.read(&OLDEST_DUE, params).await?.value("due_at")?)
     }
 }
 

@@ -30,6 +30,7 @@ use rusqlite::Connection;
 use std::collections::BTreeSet;
 
 pub(super) const CHANGED_DESTINATIONS: &str = sql!("changed_destinations");
+const HELD_DESTINATIONS: &str = sql!("held_destinations");
 const NUMBERINGS_OF: &str = sql!("numberings_of");
 
 #[async_trait]
@@ -291,6 +292,18 @@ impl Catalog for SqliteStore {
             .execute(connection)?;
             audit_log::append(connection, Some(account), &audit)?;
             documents::get(connection, account, id)
+        })
+        .await
+    }
+
+    async fn held_destinations(
+        &self,
+        account: AccountId,
+        limit: usize,
+    ) -> Result<Vec<DestinationId>, StoreError> {
+        self.read(move |connection| {
+            bound!(HELD_DESTINATIONS, account_id: account, limit: limit)
+                .all(connection, |columns| Ok(columns.id()?))
         })
         .await
     }

@@ -36,6 +36,7 @@ const ROLLUPS: &str = sql!("rollups");
 const WRITE_ROLLUPS: &str = sql!("write_rollups");
 const WRITE_MARK: &str = sql!("write_mark");
 const PRUNE_ROLLUPS: &str = sql!("prune_rollups");
+pub(super) const OLDEST_DUE: &str = sql!("oldest_due");
 
 #[async_trait]
 impl Rollups for SqliteStore {
@@ -223,6 +224,40 @@ impl Rollups for SqliteStore {
         .await
     }
 
+    async fn rollups_of_destinations(
+        &self,
+        account: AccountId,
+        destinations: &[DestinationId],
+        kind: RollupKind,
+        from: Timestamp,
+        to: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(DestinationId, Timestamp, String)>, StoreError> {
+        let destinations = destinations.to_owned();
+        self.read(move |connection| {
+            let mut found = Vec::new();
+            for id in destinations {
+                bound!(
+                    ROLLUPS,
+                    account_id: account,
+                    destination_id: id,
+                    span: kind.as_str(),
+                    from: from,
+                    to: to,
+                )
+                .each(connection, |columns| {
+                    if found.len() == limit {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                    found.push((id, columns.time()?, columns.get()?));
+                    Ok(ControlFlow::Continue(()))
+                })?;
+            }
+            Ok(found)
+        })
+        .await
+    }
+
     async fn sum_tail(
         &self,
         account: AccountId,
@@ -272,6 +307,19 @@ impl Rollups for SqliteStore {
                 limit: limit,
             )
             .one(connection, |columns| Ok(columns.count()?))
+        })
+        .await
+    }
+
+    async fn oldest_due(
+        &self,
+        account: AccountId,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        self.read(move |connection| {
+            bound!(OLDEST_DUE, account_id: account, now: now, limit: limit)
+                .one(connection, |columns| Ok(columns.optional_time()?))
         })
         .await
     }

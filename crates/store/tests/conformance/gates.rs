@@ -5,6 +5,7 @@ use domain::{
     gate::{Gate, GateRecord, GateSettings, HoldReason, HoldRecord, MetOutcome},
     id::{DestinationId, NodeId},
     outcome::Outcome,
+    testing::audit_entry,
     time::Timestamp,
 };
 use std::time::Duration;
@@ -21,6 +22,32 @@ pub(crate) async fn a_gate_is_read_with_its_destination_as_its_owner_left_it(wor
     world.keep(&[word(id, None, vec![])], at(7)).await;
     assert_eq!(world.gate(id).await, None);
     world.keep(&[word(id, None, vec![])], at(8)).await;
+}
+
+pub(crate) async fn what_is_held_is_found_whoever_holds_it(world: World) {
+    let (ground, other) = (world.ground().await, world.ground().await);
+    let account = ground.account.id;
+    let held = async |limit| world.store.held_destinations(account, limit).await.expect("they are read");
+    assert_eq!(held(100).await, []);
+    let mut paused = world.destination(&ground.account).await;
+    paused.switch.paused_at = Some(at(1));
+    let paused = world.store.update_destination(&paused, &audit_entry()).await.expect("it is paused");
+    let deleted = world.destination(&ground.account).await;
+    let on_its_way_back = world.destination(&ground.account).await;
+    let words = [
+        word(ground.destination.id, Some(throttled_for(60)), vec![]),
+        word(other.destination.id, Some(throttled_for(60)), vec![]),
+        word(deleted.id, Some(throttled_for(60)), vec![]),
+        word(on_its_way_back.id, Some(GateRecord::default()), vec![]),
+    ];
+    world.keep(&words, at(5)).await;
+    world.store.delete_destination(account, deleted.id, at(6), &audit_entry()).await.expect("it is deleted");
+    let mut expected = vec![ground.destination.id, paused.id];
+    expected.sort_by_key(|id| std::cmp::Reverse(*id));
+    assert_eq!(held(100).await, expected, "newest first, and no other's");
+    assert_eq!(held(0).await, [], "no more than so many are looked at");
+    world.keep(&[word(ground.destination.id, None, vec![])], at(7)).await;
+    assert_eq!(held(100).await, [paused.id]);
 }
 
 pub(crate) async fn of_two_words_about_a_gate_the_later_counts(world: World) {

@@ -370,6 +370,8 @@ macro_rules! kept_by {
                 fan_outs_are_judged_by_all_of_their_deliveries,
                 what_becomes_durable_is_added_to_its_minute_once,
                 rollups_are_written_over,
+                rollups_of_many_destinations_are_read_together,
+                what_has_been_due_for_longest_is_told_of_the_oldest_that_wait,
                 how_far_it_has_come_is_remembered,
                 who_has_lost_the_chore_sums_up_nothing,
                 what_has_happened_since_is_an_accounts_own,
@@ -426,6 +428,7 @@ macro_rules! kept_by {
             promises! {
                 $backend, gates:
                 a_gate_is_read_with_its_destination_as_its_owner_left_it,
+                what_is_held_is_found_whoever_holds_it,
                 of_two_words_about_a_gate_the_later_counts,
                 a_word_that_was_overtaken_counts_for_nothing,
                 holds_are_listed_from_newest_to_oldest,

@@ -1,7 +1,7 @@
 //! Summing up: every fact in its own minute, whoever asks and however often.
 
 use crate::fixtures::{
-    World, at, chance, delivered, ended_without, event, over, promise, rejected, retried, throttled,
+    Ground, World, at, chance, delivered, ended_without, event, over, promise, rejected, retried, throttled,
 };
 use domain::{
     delivery::{CancelReason, Ending},
@@ -238,6 +238,56 @@ pub(crate) async fn rollups_are_written_over(world: World) {
     assert_eq!(world.store.prune_rollups(term, hour, at(3_600), 10).await.unwrap(), Some(1));
     assert_eq!(world.store.prune_rollups(term, hour, at(3_600), 10).await.unwrap(), Some(0));
     assert_eq!(read(of, hour, 0, 9_000).await, [(at(3_600), "3".into())]);
+}
+
+pub(crate) async fn rollups_of_many_destinations_are_read_together(world: World) {
+    let ground = world.ground().await;
+    let second = world.destination(&ground.account).await;
+    let stranger = world.ground().await;
+    let term = term(&world).await;
+    let hour = RollupKind::Sums(Span::Hour);
+    let row = |ground: &Ground, of: DestinationId, seconds, doc: &str| Rollup {
+        account_id: ground.account.id,
+        destination_id: Some(of),
+        kind: hour,
+        starts_at: at(seconds),
+        doc: doc.into(),
+    };
+    let (one, two, other) = (ground.destination.id, second.id, stranger.destination.id);
+    let rows = [
+        row(&ground, one, 3_600, "2"),
+        row(&ground, one, 0, "1"),
+        row(&ground, two, 0, "3"),
+        row(&ground, two, 7_200, "4"),
+        row(&stranger, other, 0, "5"),
+    ];
+    assert!(world.store.write_rollups(term, &rows).await.unwrap());
+    let read = async |ids: &[DestinationId], from, to, limit| {
+        let account = ground.account.id;
+        world.store.rollups_of_destinations(account, ids, hour, at(from), at(to), limit).await.unwrap()
+    };
+    let (first, second) = ((one, at(0), "1".to_owned()), (one, at(3_600), "2".to_owned()));
+    let third = (two, at(0), "3".to_owned());
+    let both = [third.clone(), first.clone(), second.clone()];
+    assert_eq!(read(&[two, one, other], 0, 7_200, 10).await, both, "in the order asked for");
+    assert_eq!(read(&[one, two], 0, 7_200, 2).await, [first, second.clone()], "no more than the limit");
+    assert_eq!(read(&[one, two], 1, 7_200, 10).await, [second]);
+    assert_eq!(read(&[], 0, 9_000, 10).await, []);
+}
+
+pub(crate) async fn what_has_been_due_for_longest_is_told_of_the_oldest_that_wait(world: World) {
+    let (ground, other) = (world.ground().await, world.ground().await);
+    let oldest = async |now, limit| world.store.oldest_due(ground.account.id, at(now), limit).await.unwrap();
+    assert_eq!(oldest(100, 10).await, None, "nothing waits");
+    let first = world.delivery(&ground, at(10)).await;
+    world.delivery(&ground, at(20)).await;
+    world.delivery(&other, at(5)).await;
+    assert_eq!(oldest(100, 10).await, Some(at(10)), "another account's is none of its own");
+    assert_eq!(oldest(15, 10).await, Some(at(10)));
+    assert_eq!(oldest(9, 10).await, None, "nothing is due yet");
+    world.move_on(delivered(&first, at(30))).await;
+    assert_eq!(oldest(100, 10).await, Some(at(20)));
+    assert_eq!(oldest(100, 0).await, None, "no more than so many are looked at");
 }
 
 pub(crate) async fn how_far_it_has_come_is_remembered(world: World) {

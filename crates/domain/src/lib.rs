@@ -41,4 +41,5 @@ pub mod tag;
 pub mod testing;
 pub mod time;
 pub mod trace;
+pub mod verification;
 pub mod word;

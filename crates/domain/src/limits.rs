@@ -113,6 +113,20 @@ pub const IDEMPOTENCY_WINDOW: Duration = Duration::from_secs(24 * 3600);
 /// Idempotency keys that the embedded store keeps out of their index, in memory: the more there are, the fewer pages
 /// are written for each. About 1 MiB; as many again are on their way into the index.
 pub const KEYS_UNINDEXED: usize = 32_768;
+/// Secrets of a source, the new one and the old one twice over: more would only multiply the hashing a stranger can ask of us.
+pub const VERIFICATION_SECRETS: usize = crate::signature::SECRETS_TRIED;
+pub const VERIFICATION_SECRET_BYTES: usize = 1024;
+/// How far the timestamp of a signed request may be from now where the provider says nothing else.
+pub const VERIFICATION_TOLERANCE_SECONDS: u64 = 300;
+/// What Twitch tells its receivers.
+pub const TWITCH_TOLERANCE_SECONDS: u64 = 600;
+/// Mailgun signs when something happened and may tell of it hours later; its tokens are remembered for longer than that.
+pub const MAILGUN_TOLERANCE_SECONDS: u64 = 12 * 3600;
+pub const VERIFICATION_TOLERANCE_MAX_SECONDS: u64 = 24 * 3600;
+/// Networks that a source may name.
+pub const ALLOWED_ADDRESSES: usize = 64;
+/// What of a request is signed, by a rule of one's own.
+pub const SIGNED_CONTENT_BYTES: usize = 256;
 /// Tags of an event, and what one may have; rules by which a source takes them.
 pub const TAGS: usize = 8;
 pub const TAG_CHARS: usize = 128;

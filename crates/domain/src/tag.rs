@@ -71,6 +71,12 @@ pub fn taken(rules: &[TagRule], headers: &Headers, payload: &[u8]) -> Vec<String
     tags
 }
 
+/// The texts, numbers and truth values at these paths, each as it is written; nothing of a payload that is not JSON.
+pub(crate) fn texts_at(paths: &[&str], payload: &[u8]) -> Vec<Option<String>> {
+    let paths: Vec<Option<Vec<&str>>> = paths.iter().map(|path| Some(path.split('.').collect())).collect();
+    find(&paths, payload)
+}
+
 /// One result a path. The payload is walked over once and nothing is built of it.
 fn find(paths: &[Option<Vec<&str>>], payload: &[u8]) -> Vec<Option<String>> {
     let mut found = vec![None; paths.len()];

@@ -61,6 +61,7 @@ mod tests {
         operations::OperationalKind,
         outcome::{DeadReason, FailureKind, Outcome},
         replay::ReplayStatus,
+        verification::{Encoding, HmacAlgorithm, RefusalReason, VerificationKind},
     };
 
     macro_rules! check {
@@ -82,5 +83,6 @@ mod tests {
     fn a_word_is_the_same_in_json_in_text_and_in_the_list() {
         check!(ActorKind CancelReason DeadReason DisabledReason FailureKind HoldReason KeyKind OnDeadLetter Ordering Outcome);
         check!(OperationalKind ReplayStatus Role Scheme Scope SettingLevel Status WaitKind);
+        check!(Encoding HmacAlgorithm RefusalReason VerificationKind);
     }
 }

@@ -45,7 +45,7 @@ function draw(field) {
     const x = scale(seconds) / last * 90;
     const dot = element('circle', { class: 'moment', cx: `${x + 4}%`, cy: 10, r: 5 });
     dot.append(element('title', {}, place ? `attempt ${place + 1}, ${span(seconds)} after the first` : '1st attempt, at once'));
-    if (x - told < 9) return [dot];
+    if (x - told < 12) return [dot];
     told = x;
     return [dot, element('text', { x: `${x + 4}%`, y: 31 }, place ? span(seconds) : 'at once')];
   });

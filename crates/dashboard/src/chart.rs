@@ -86,11 +86,11 @@ impl Chart {
         let top = nice_top(highest.max(self.unit.least_top()));
         let label = |place: usize| self.moment(place);
         html! {
-            figure.chart data-chart data-from=(self.from.micros() / 1_000) data-step=(self.step.as_millis())
+            figure class=(if self.stacked { "chart stacked" } else { "chart" }) data-chart data-from=(self.from.micros() / 1_000) data-step=(self.step.as_millis())
                 data-brush[self.brush] {
                 figcaption {
                     span.chart-title { (self.title) }
-                    span.legend { @for line in &self.lines { span class={ "key " (line.class) } { (line.name) } } }
+                    span.legend { @for line in &self.lines { span class={ "key " (line.class) } { span { (line.name) } } } }
                 }
                 div.chart-box {
                     div.axis-y aria-hidden="true" { span { (self.unit.show(top)) } span { (self.unit.show(top / 2.0)) } span { "0" } }
@@ -245,7 +245,7 @@ pub(crate) fn ruler(pauses: &[Duration]) -> Markup {
     for (seconds, text, _) in &dots {
         let place = scale(*seconds) / last * 90.0;
         // One that would run into the text before it is left to the list.
-        if place - told_until >= 9.0 {
+        if place - told_until >= 12.0 {
             told_until = place;
             texts.push((x(*seconds), text));
         }

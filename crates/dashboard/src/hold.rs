@@ -59,7 +59,7 @@ pub(crate) fn banner(
                 " · " strong { (waiting(destination)) } " waiting"
                 @if hold.probing { " · a probe is under way" }
                 @else if let Some(until) = hold.until {
-                    @if until > now { " · probing in " (moment::countdown(now, until)) } @else { " · probing any moment" }
+                    @if until > now { " · next probe: " strong { (moment::countdown(now, until)) } } @else { " · next probe: any moment" }
                 }
             }
             @if may_act {

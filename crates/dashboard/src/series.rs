@@ -60,6 +60,9 @@ impl Range {
     }
 }
 
+/// A course is never shorter.
+const LEAST_SPANS: usize = 12;
+
 /// A series with a point for every span.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Course {
@@ -91,6 +94,16 @@ impl Course {
         let starts = (0..spans).map(|place| series.since.plus(step * place));
         let point = |at| known.get(&at).map_or_else(|| nothing(at), |point| (*point).clone());
         Self { from: series.since, step, points: starts.map(point).collect() }
+    }
+
+    /// From when there was something, or a little before it: what has begun just now is not a line at the very end.
+    pub(crate) fn from_its_beginning(series: &SeriesView) -> Self {
+        let whole = Self::of(series);
+        let first = series.points.first().map_or(series.until, |point| point.at);
+        let begins = whole.points.iter().position(|point| point.at >= first).unwrap_or(whole.points.len());
+        let before = begins.saturating_sub(1).min(whole.points.len().saturating_sub(LEAST_SPANS));
+        let points = whole.points[before..].to_vec();
+        Self { from: points.first().map_or(whole.from, |point| point.at), points, ..whole }
     }
 
     pub(crate) fn values(&self, pick: impl Fn(&SeriesPointView) -> Option<f64>) -> Vec<Option<f64>> {
@@ -270,6 +283,19 @@ mod tests {
         let empty = Course::of(&series(SeriesBy::Day, 0, 0, Vec::new()));
         assert!(empty.points.is_empty());
         assert!(empty.outcomes("Attempts", &[]).render().into_string().contains("Attempts"));
+    }
+
+    #[test]
+    fn a_course_begins_a_little_before_there_is_something() {
+        let at = |minute: i64| Timestamp::from_seconds(minute * 60);
+        let course = |minute| {
+            let point = SeriesPointView { attempts: 7, ..nothing(at(minute)) };
+            Course::from_its_beginning(&series(SeriesBy::Minute, 0, 3_600, vec![point]))
+        };
+        assert_eq!([0, 1, 20, 59].map(|minute| course(minute).from), [at(0), at(0), at(19), at(48)]);
+        assert_eq!(course(59).points.len(), LEAST_SPANS);
+        let empty = Course::from_its_beginning(&series(SeriesBy::Minute, 0, 3_600, Vec::new()));
+        assert_eq!(empty.points.len(), LEAST_SPANS);
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl<'a> Timeline<'a> {
     pub(crate) fn render(&self) -> Markup {
         let middle = self.from.plus(self.to.since(self.from) / 2);
         html! {
-            figure.chart.timeline data-timeline {
+            figure.chart.attempt-chart data-timeline {
                 figcaption {
                     span.chart-title { "The last " (format::count(self.attempts.len() as u64, "attempt", "attempts")) ", by when they began and how long they took" }
                     span.legend aria-hidden="true" {

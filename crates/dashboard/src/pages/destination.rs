@@ -165,7 +165,7 @@ fn charts(
     now: Timestamp,
     range: Range,
 ) -> Markup {
-    let course = Course::of(series);
+    let course = Course::from_its_beginning(series);
     let mark = |held: &HoldRecordView| Mark {
         from: held.since,
         to: held.ended_at.unwrap_or(now),
@@ -219,9 +219,9 @@ fn recent(now: Timestamp, destination: &DestinationView, deliveries: Option<&[De
 /// The filters of its routes on the last events that came. The browser asks for them: the answer is the preview's.
 fn filters(visit: &Visit, id: DestinationId) -> Markup {
     html! {
-        p { "Which of the last events its " a href="/routes" { "routes" } " lead here, and what kept the others away. Nothing is sent." }
+        p { "Which of the last events the " a href="/routes" { "routes" } " bring here, and what keeps the others away. Nothing is sent." }
         @if visit.may(Scope::EventsRead) {
-            p { button.button type="button" data-try-filters=(id) { "Try on the last events" } }
+            p.more { button.button type="button" data-try-filters=(id) { "Try on the last events" } }
             div data-tried-filters role="status" {}
         } @else { p.quiet { "Your key may not see events." } }
     }
@@ -250,7 +250,7 @@ fn signing(visit: &Visit, destination: &DestinationView) -> Markup {
 
 fn test(visit: &Visit, destination: &DestinationView) -> Markup {
     html! { @if visit.may(Scope::DestinationsWrite) {
-        form #test-form data-form={ "/v1/destinations/" (destination.id) "/test" } data-method="POST" data-result="test" {
+        form.sheet #test-form data-form={ "/v1/destinations/" (destination.id) "/test" } data-method="POST" data-result="test" {
             div.fields {
                 label { "Type" input name="type" value="test" maxlength="128" pattern="[A-Za-z0-9._\\-]{1,128}"; }
                 label.check { input type="checkbox" name="force" value="true"; " Although it is held, paused or disabled" }

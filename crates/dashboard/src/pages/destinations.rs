@@ -14,9 +14,9 @@ use crate::{
 use api::read;
 use axum::response::Response;
 use contract::{DestinationView, SeriesView};
-use domain::{account::Scope, limits, time::Timestamp};
+use domain::{account::Scope, id::DestinationId, limits, time::Timestamp};
 use maud::{Markup, html};
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::HashMap};
 
 pub(crate) async fn page(visit: Visit) -> Response {
     let made = made(&visit).await;
@@ -78,6 +78,7 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
             }
             @if let Some(next) = found.next { p.more { a.button href=(address(by, held_word, Some(&next.to_string()))) { "Older destinations" } } }
         }
+        div #courses data-region { (courses(&rows, &series)) }
     };
     let actions = html! { @if may_act { a.button.primary href="/destinations/new" { "Add" } } };
     Ok(Page::new("Destinations", body)
@@ -135,6 +136,28 @@ fn course(series: &SeriesView) -> Markup {
     }
     let label = format!("In 24 hours {} succeeded, {} failed", format::number(good), format::number(bad));
     told_sparkline(&label, course.from, course.step, Unit::Count, &lines)
+}
+
+/// What the sparklines show: what succeeded, and what failed, hour by hour.
+fn courses(rows: &[DestinationView], series: &HashMap<DestinationId, SeriesView>) -> Markup {
+    let courses: Vec<_> =
+        rows.iter().filter_map(|row| Some((row, Course::of(series.get(&row.id)?)))).collect();
+    let Some((_, first)) = courses.first() else { return Markup::default() };
+    html! {
+        details.chart-table {
+            summary { "The last 24 hours as a table" }
+            div.scroll { table {
+                thead { tr { th scope="col" { "Hour (UTC)" } @for point in &first.points { th scope="col" { (format::hour_and_minute(point.at)) } } } }
+                tbody { @for (row, course) in &courses { tr {
+                    th scope="row" { (row.name) }
+                    @for point in &course.points {
+                        @let failed = series::failed(point);
+                        td { (format::number(series::succeeded(point))) @if failed > 0 { " (" (format::number(failed)) " failed)" } }
+                    }
+                } } }
+            } }
+        }
+    }
 }
 
 /// What tells destinations apart at a glance.

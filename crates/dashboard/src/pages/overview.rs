@@ -123,7 +123,7 @@ struct LastHour<'a> {
 
 impl<'a> LastHour<'a> {
     fn of(series: &'a SeriesView) -> Self {
-        let course = Course::of(series);
+        let course = Course::from_its_beginning(series);
         let line = |name, class, pick: &dyn Fn(&SeriesPointView) -> Option<f64>| Line {
             name,
             class,
@@ -291,7 +291,7 @@ fn held_line(now: Timestamp, destination: &DestinationView, may_act: bool) -> Ma
             @if let Some(hold) = &destination.hold {
                 (hold.detail)
                 @match hold.until {
-                    Some(until) if until > now => { " · again in " (moment::countdown(now, until)) },
+                    Some(until) if until > now => { " · next probe: " (moment::countdown(now, until)) },
                     _ => { " · for " (moment::for_how_long(now, hold.since)) },
                 }
             }
@@ -318,7 +318,7 @@ fn dead_line(now: Timestamp, group: &DeadLetterGroupView) -> Markup {
 }
 
 fn course(series: &SeriesView) -> Markup {
-    let course = Course::of(series);
+    let course = Course::from_its_beginning(series);
     let chart = Chart { brush: true, ..course.outcomes("Attempts a minute, last hour", &[]) };
     html! {
         section.panel {

@@ -36,7 +36,7 @@ const ROLLUPS: &str = sql!("rollups");
 const WRITE_ROLLUPS: &str = sql!("write_rollups");
 const WRITE_MARK: &str = sql!("write_mark");
 const PRUNE_ROLLUPS: &str = sql!("prune_rollups");
-pub(super) const OLDEST_DUE: &str = sql!("oldest_due");
+const OLDEST_DUE: &str = sql!("oldest_due");
 
 #[async_trait]
 impl Rollups for SqliteStore {

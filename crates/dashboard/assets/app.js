@@ -99,6 +99,13 @@ function pick(group, chosen) {
   group.dataset.picked = chosen.getAttribute('aria-controls');
 }
 
+document.addEventListener('input', event => {
+  if (!event.target.matches('[data-find-operation]')) return;
+  const words = event.target.value.toLowerCase().split(/\s+/);
+  for (const item of $$('[data-words]')) item.hidden = !words.every(word => item.dataset.words.includes(word));
+  for (const list of $$('.docs-list ul')) list.hidden = list.previousElementSibling.hidden = ![...list.children].some(item => !item.hidden);
+});
+
 // --- The pane beside a list ------------------------------------------------------------------------------------------
 export async function openPane(url, row) {
   const split = $('.split');

@@ -55,7 +55,7 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
     };
     let body = html! {
         @if may { (create(&sources, &destinations)) }
-        @if visit.may(Scope::EventsRead) { (preview(&sources)) }
+        @if visit.may(Scope::EventsRead) && !visit.visitor.only_looks() { (preview(&sources)) }
         div #rows data-region {
             @if found.data.is_empty() { div.empty { h2 { "No route yet" } p { "Without a route no event goes anywhere." } } }
             @else { table.list {

@@ -1,6 +1,7 @@
 //! Accounts: made and seen by operators and platforms, and each seen by itself.
 
 pub(crate) mod keys;
+pub(crate) mod portal_links;
 
 use crate::{
     app::App,

@@ -147,6 +147,8 @@ pub struct ApiConfig {
     /// Settings of the store that can lose what it has acknowledged, and were accepted.
     pub unsafe_settings: Vec<String>,
     pub dev: bool,
+    /// Whether there are pages.
+    pub dashboard: bool,
     pub version: &'static str,
     pub deadlines: Deadlines,
     /// Where spans of events that came in go.
@@ -172,6 +174,7 @@ impl ApiConfig {
             role: Role::default(),
             unsafe_settings: Vec::new(),
             dev: false,
+            dashboard: true,
             version,
             deadlines: Deadlines::default(),
             tracer: Tracer::default(),
@@ -463,6 +466,7 @@ impl App {
             self.admission.snapshots().mark_outdated(account);
             self.sources.forget(account);
             self.keys.forget_of(account);
+            self.sessions.forget_about(account);
             self.acted_for.retain(|id, ()| *id != account);
             self.acted_for_uids.retain(|_, id| *id != account);
             self.data_keys.retain(|id, _| *id != account);

@@ -132,8 +132,10 @@ fn filter(query: &AuditQuery) -> Result<AuditFilter, ApiError> {
         id => match id.parse() {
             Ok(Holder::Key(id)) => Ok(AuditActor::Key(id)),
             Ok(Holder::User(id)) => Ok(AuditActor::User(id)),
+            Ok(Holder::PortalLink(id)) => Ok(AuditActor::PortalLink(id)),
             Err(_) => {
-                let detail = "expected the id of a key or of a user, `operator`, `platform` or `system`";
+                let detail =
+                    "expected the id of a key, a user or a portal link, `operator`, `platform` or `system`";
                 Err(ApiError::invalid_field("/actor", "invalid_value", detail))
             }
         },

@@ -107,6 +107,15 @@ impl AccountCtx {
         }
     }
 
+    /// The account, or 403 unless the caller may see how its deliveries are signed: by the scope for secrets, or by a portal
+    /// link, which shows these alone of all that is secret.
+    pub(crate) fn require_signing_secrets(&self) -> Result<AccountId, ApiError> {
+        match &self.credential {
+            Credential::Session(known) if known.reveals_signing_secrets() => Ok(self.account_id),
+            _ => self.require(Scope::SecretsReveal),
+        }
+    }
+
     /// The account, or 403 unless the key has this scope.
     pub fn require(&self, scope: Scope) -> Result<AccountId, ApiError> {
         self.credential.require(scope).map(|()| self.account_id)
@@ -151,6 +160,11 @@ pub(crate) struct TenantsCtx {
 }
 
 impl TenantsCtx {
+    /// The key or the user that asks.
+    pub(crate) fn holder(&self) -> Holder {
+        self.credential.holder()
+    }
+
     /// 403 unless the key has this scope.
     pub(crate) fn require(&self, scope: Scope) -> Result<(), ApiError> {
         self.credential.require(scope)
@@ -302,7 +316,9 @@ impl FromRequestParts<App> for PublishCtx {
 
 async fn authenticate(app: &App, parts: &request::Parts) -> Result<Credential, ApiError> {
     if parts.extensions.get::<BySession>().is_some() {
-        return session::authenticate(app, parts).await.map(Credential::Session);
+        let known = session::authenticate(app, parts).await?;
+        session::portal::check(&known, parts)?;
+        return Ok(Credential::Session(known));
     }
     let presented = bearer(&parts.headers)?;
     let client = ClientAddress::noted(&parts.extensions);
@@ -382,6 +398,7 @@ impl Credential {
         let lacks = match self.holder() {
             Holder::Key(_) => "the API key lacks",
             Holder::User(_) => "the role lacks",
+            Holder::PortalLink(_) => "the portal link lacks",
         };
         Err(ApiError::scope_missing(format!("{lacks} the scope `{}`", scope.as_str())))
     }

@@ -10,8 +10,8 @@ use contract::{
 };
 use domain::{
     id::{
-        AccountId, ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SessionId, SourceId,
-        TypedId, UserId,
+        AccountId, ApiKeyId, DeliveryId, DestinationId, EventId, PortalLinkId, ReplayId, RouteId, SessionId,
+        SourceId, TypedId, UserId,
     },
     limits,
 };
@@ -54,6 +54,7 @@ impl Named for DeliveryId {}
 impl Named for ReplayId {}
 impl Named for SessionId {}
 impl Named for UserId {}
+impl Named for PortalLinkId {}
 
 impl Named for AccountId {
     async fn by_uid(app: &App, _: Option<AccountId>, uid: &str) -> Result<Option<Self>, ApiError> {

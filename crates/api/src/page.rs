@@ -10,8 +10,8 @@ use contract::ListBody;
 use domain::{
     gate::HoldReason,
     id::{
-        AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, ReplayId, RouteId,
-        SourceId, UserId,
+        AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, PortalLinkId, ReplayId,
+        RouteId, SourceId, UserId,
     },
     limits,
     time::Timestamp,
@@ -177,7 +177,8 @@ cursor_keys!(
     AttemptId,
     ReplayId,
     AuditId,
-    UserId
+    UserId,
+    PortalLinkId
 );
 
 impl CursorKey for Timestamp {

@@ -27,12 +27,15 @@ pub use search::Wanted;
 
 use crate::{app::App, error::ApiError, views};
 use contract::{
-    AccountView, ApiKeyView, AuditEntryView, DeadLetterGroupView, IngestUrlView, NodeView, ReplayView,
-    RouteView, SourceView, UserView,
+    AccountView, ApiKeyView, AuditEntryView, DeadLetterGroupView, IngestUrlView, NodeView, PortalLinkView,
+    ReplayView, RouteView, SourceView, UserView,
 };
 use domain::{
     account::Account,
-    id::{AccountId, ApiKeyId, AuditId, DestinationId, NodeId, ReplayId, RouteId, SourceId, UserId},
+    id::{
+        AccountId, ApiKeyId, AuditId, DestinationId, NodeId, PortalLinkId, ReplayId, RouteId, SourceId,
+        UserId,
+    },
     seal::DataKey,
     source::Source,
 };
@@ -95,6 +98,17 @@ pub async fn account_or_erasure(app: &App, id: AccountId) -> Result<Revision<Acc
             Ok(Revision { version: account.version, view: views::account(&account) })
         }
     }
+}
+
+/// For whoever has to do with accounts as such.
+pub async fn portal_links(
+    app: &App,
+    account: AccountId,
+    page: Page<PortalLinkId>,
+) -> Result<Listed<PortalLinkView, PortalLinkId>, ApiError> {
+    let (rows, now) = (app.store.portal_links(account, peek(page)).await?, app.now());
+    let found = cut(rows, page.limit, |listed| listed.link.id);
+    Ok(found.map(|listed| views::portal_link(listed, now)))
 }
 
 /// All of them: for operators.

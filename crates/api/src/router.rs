@@ -99,6 +99,8 @@ fn urls() -> OpenApiRouter<App> {
         .routes(routes!(accounts::get, accounts::update, accounts::delete))
         .routes(routes!(accounts::keys::list))
         .routes(routes!(accounts::keys::revoke))
+        .routes(routes!(accounts::portal_links::create, accounts::portal_links::list))
+        .routes(routes!(accounts::portal_links::revoke))
         .routes(routes!(accounts::get_own, accounts::update_own))
         .routes(routes!(api_keys::create, api_keys::list))
         .routes(routes!(api_keys::revoke))

@@ -16,6 +16,7 @@ mod links;
 mod login;
 mod origin;
 mod own;
+pub(crate) mod portal;
 mod transport;
 
 pub(crate) use doors::doors;
@@ -43,6 +44,7 @@ use domain::{
     audit::Actor,
     id::{AccountId, SessionId},
     limits,
+    portal_link::PortalLink,
     session::{Holder, SecretHash, Session, User, UserRole},
     time::Timestamp,
 };
@@ -52,7 +54,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
-use store::{ChainOwner, HeldSession, SessionOf};
+use store::{ChainOwner, HeldSession, Maker, SessionOf};
 use subtle::ConstantTimeEq;
 use url::form_urlencoded;
 
@@ -105,6 +107,26 @@ impl Visitor {
         matches!(self.known.holder(), Holder::User(_))
     }
 
+    /// Whether the visitor came by a portal link: it sees one account, and nothing of how that is run.
+    pub fn is_portal(&self) -> bool {
+        self.known.portal_link().is_some()
+    }
+
+    /// Whether the visitor came by one that changes nothing.
+    pub fn only_looks(&self) -> bool {
+        self.known.portal_link().is_some_and(|link| link.read_only)
+    }
+
+    /// Whether the visitor may see how deliveries are signed.
+    pub fn may_reveal_signing_secrets(&self) -> bool {
+        self.has(Scope::SecretsReveal) || self.known.reveals_signing_secrets()
+    }
+
+    /// When the session ends, however much it is used.
+    pub fn ends_at(&self) -> Timestamp {
+        self.known.session().expires_at
+    }
+
     /// The name of the key, or of the user.
     pub fn key_name(&self) -> &str {
         self.known.name()
@@ -155,11 +177,21 @@ fn to_login(parts: &request::Parts) -> Response {
 #[derive(Debug)]
 pub(crate) struct KnownSession {
     held: HeldSession,
+    scopes: Vec<Scope>,
     /// It is to be noted that it was used.
     noted: AtomicBool,
 }
 
 impl KnownSession {
+    fn new(held: HeldSession) -> Self {
+        let scopes = match &held.of {
+            SessionOf::Key(key) => auth::scopes_of(key).to_vec(),
+            SessionOf::User(user) => user.role.scopes().to_vec(),
+            SessionOf::PortalLink(held) => held.link.scopes(scopes_of_maker(&held.maker)),
+        };
+        Self { held, scopes, noted: AtomicBool::new(false) }
+    }
+
     fn session(&self) -> &Session {
         &self.held.session
     }
@@ -167,14 +199,29 @@ impl KnownSession {
     pub(crate) fn key(&self) -> Option<&ApiKey> {
         match &self.held.of {
             SessionOf::Key(key) => Some(key),
-            SessionOf::User(_) => None,
+            SessionOf::User(_) | SessionOf::PortalLink(_) => None,
         }
     }
 
     fn user(&self) -> Option<&User> {
         match &self.held.of {
-            SessionOf::Key(_) => None,
             SessionOf::User(user) => Some(user),
+            SessionOf::Key(_) | SessionOf::PortalLink(_) => None,
+        }
+    }
+
+    fn portal_link(&self) -> Option<&PortalLink> {
+        match &self.held.of {
+            SessionOf::PortalLink(held) => Some(&held.link),
+            SessionOf::Key(_) | SessionOf::User(_) => None,
+        }
+    }
+
+    /// Of a portal link alone: all others need the scope for it.
+    pub(crate) fn reveals_signing_secrets(&self) -> bool {
+        match &self.held.of {
+            SessionOf::PortalLink(held) => held.link.reveals_signing_secrets(scopes_of_maker(&held.maker)),
+            SessionOf::Key(_) | SessionOf::User(_) => false,
         }
     }
 
@@ -186,6 +233,7 @@ impl KnownSession {
         match &self.held.of {
             SessionOf::Key(key) => &key.name,
             SessionOf::User(user) => &user.name,
+            SessionOf::PortalLink(_) => "Portal",
         }
     }
 
@@ -193,20 +241,19 @@ impl KnownSession {
         match &self.held.of {
             SessionOf::Key(key) => key.kind,
             SessionOf::User(user) => kind_of(user.role),
+            SessionOf::PortalLink(_) => KeyKind::Account,
         }
     }
 
     pub(crate) fn scopes(&self) -> &[Scope] {
-        match &self.held.of {
-            SessionOf::Key(key) => auth::scopes_of(key),
-            SessionOf::User(user) => user.role.scopes(),
-        }
+        &self.scopes
     }
 
     pub(crate) fn actor(&self) -> Actor {
         match &self.held.of {
             SessionOf::Key(key) => auth::actor_of(key),
             SessionOf::User(user) => Actor::User(user.id),
+            SessionOf::PortalLink(held) => Actor::PortalLink(held.link.id),
         }
     }
 
@@ -221,6 +268,9 @@ impl KnownSession {
     }
 
     fn shown_account(&self) -> Option<AccountId> {
+        if let Some(link) = self.portal_link() {
+            return Some(link.account_id);
+        }
         let chosen = self.session().account_id;
         match (self.key().and_then(|key| key.account_id), self.own_accounts()) {
             (Some(account), _) => Some(account),
@@ -232,7 +282,8 @@ impl KnownSession {
 
     /// In whose chain it is written down.
     fn owner(&self) -> ChainOwner {
-        self.key().and_then(|key| key.account_id)
+        let of_key = self.key().and_then(|key| key.account_id);
+        of_key.or(self.portal_link().map(|link| link.account_id))
     }
 
     /// 401 of one that is over, or whose key is.
@@ -240,7 +291,18 @@ impl KnownSession {
         if self.session().is_over(now) {
             return Err(ApiError::unauthorized("the session is over: sign in again"));
         }
-        self.key().map_or(Ok(()), |key| auth::key_usable(key, now))
+        match &self.held.of {
+            SessionOf::Key(key) => auth::key_usable(key, now),
+            SessionOf::User(_) => Ok(()),
+            SessionOf::PortalLink(held) => portal::maker_usable(&held.maker, now),
+        }
+    }
+}
+
+fn scopes_of_maker(maker: &Maker) -> &[Scope] {
+    match maker {
+        Maker::Key(key) => auth::scopes_of(key),
+        Maker::User(user) => user.role.scopes(),
     }
 }
 
@@ -263,13 +325,23 @@ impl SessionCache {
         self.0.retain(|_, known| known.as_ref().is_none_or(|known| known.session().id != id));
     }
 
+    /// And those of portal links that the holder has made.
     pub(crate) fn forget_of(&self, holder: Holder) {
-        self.0.retain(|_, known| known.as_ref().is_none_or(|known| known.holder() != holder));
+        let is_of = |known: &KnownSession| {
+            known.holder() == holder || known.portal_link().is_some_and(|link| link.maker == holder)
+        };
+        self.0.retain(|_, known| !known.as_deref().is_some_and(is_of));
+    }
+
+    /// Those that look at an account.
+    pub(crate) fn forget_about(&self, account: AccountId) {
+        let looks_at = |known: &KnownSession| known.shown_account() == Some(account);
+        self.0.retain(|_, known| !known.as_deref().is_some_and(looks_at));
     }
 
     async fn read(&self, app: &App, hash: SecretHash) -> Result<Option<Arc<KnownSession>>, ApiError> {
         let found = bounded_lookup(app.store.session(&hash)).await?;
-        let known = found.map(|held| Arc::new(KnownSession { held, noted: AtomicBool::new(false) }));
+        let known = found.map(|held| Arc::new(KnownSession::new(held)));
         self.0.put(hash, known.clone());
         Ok(known)
     }
@@ -304,7 +376,11 @@ async fn signed_in(
     if let Err(over) = known.usable(now) {
         return Ok(Err(over));
     }
-    if let Err(refused) = check_address(known.kind(), parts) {
+    let checked = match known.portal_link() {
+        Some(_) => portal::check_address(parts),
+        None => check_address(known.kind(), parts),
+    };
+    if let Err(refused) = checked {
         return Ok(Err(refused));
     }
     if let Some(recognised) = parts.extensions.get::<Recognised>() {

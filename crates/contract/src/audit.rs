@@ -3,7 +3,7 @@
 use crate::schema;
 use domain::{
     audit::ActorKind,
-    id::{AccountId, ApiKeyId, AuditId, RequestId, UserId},
+    id::{AccountId, ApiKeyId, AuditId, PortalLinkId, RequestId, UserId},
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -59,6 +59,10 @@ pub struct AuditActorView {
     #[serde(default)]
     #[schema(value_type = Option<schema::UserId>, required)]
     pub user_id: Option<UserId>,
+    /// The portal link that was opened.
+    #[serde(default)]
+    #[schema(value_type = Option<schema::PortalLinkId>, required)]
+    pub portal_link_id: Option<PortalLinkId>,
 }
 
 /// Which entries are wanted.
@@ -74,7 +78,7 @@ pub struct AuditQuery {
     pub until: Option<Timestamp>,
     /// The `operationId` of what was done, or `refused_` and a code.
     pub action: Option<String>,
-    /// The id of a key or a user, `operator`, `platform` or `system`.
+    /// The id of a key, a user or a portal link, `operator`, `platform` or `system`.
     pub actor: Option<String>,
     /// The id of what it was done to.
     pub object_id: Option<String>,

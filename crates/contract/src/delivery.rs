@@ -3,7 +3,7 @@
 use crate::{AttemptView, schema};
 use domain::{
     delivery::{EndReason, Status},
-    id::{ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId, UserId},
+    id::{ApiKeyId, DeliveryId, DestinationId, EventId, PortalLinkId, ReplayId, RouteId, SourceId, UserId},
     lane::WaitKind,
     outcome::Outcome,
     pattern::Pattern,
@@ -90,6 +90,11 @@ pub enum ResolvedByView {
     User {
         #[schema(value_type = schema::UserId)]
         user_id: UserId,
+    },
+    /// A person who came by a portal link.
+    PortalLink {
+        #[schema(value_type = schema::PortalLinkId)]
+        portal_link_id: PortalLinkId,
     },
 }
 

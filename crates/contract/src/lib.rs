@@ -19,6 +19,7 @@ mod event;
 mod headers;
 mod node;
 mod page;
+mod portal_link;
 mod problem;
 mod publish;
 mod replay;
@@ -51,6 +52,7 @@ pub use event::{
 pub use headers::HeadersView;
 pub use node::{NodeStatus, NodeView};
 pub use page::{DestinationQuery, ListBody, NameQuery};
+pub use portal_link::{NewPortalLinkView, PortalLinkInput, PortalLinkView, PortalSessionView};
 pub use problem::{Code, FieldError, Problem};
 pub use publish::{Accepted, AcceptedStatus, BatchAnswer, BatchResult, NotJson, Publish, Refused};
 pub use replay::{

@@ -12,8 +12,8 @@ pub use inputs::{
 
 use domain::{
     account::{self, KeyKind},
-    audit, delivery, delivery_settings, destination, erasure, gate, lane, limits, member, outcome, replay,
-    session,
+    audit, delivery, delivery_settings, destination, erasure, gate, lane, limits, member, outcome,
+    portal_link, replay, session,
 };
 use std::borrow::Cow;
 use utoipa::{
@@ -42,6 +42,7 @@ texts! {
     AccountId: id("acc");
     ApiKeyId: id("key");
     UserId: id("usr");
+    PortalLinkId: id("ptl");
     HolderId: holder();
     SourceId: id("src");
     DestinationId: id("dst");
@@ -130,6 +131,7 @@ texts! {
     Ordering: words(destination::Ordering::WORDS).build();
     Outcome: words(outcome::Outcome::WORDS).build();
     SettingLevel: words(delivery_settings::SettingLevel::WORDS).build();
+    PortalLinkStatus: words(portal_link::PortalLinkStatus::WORDS).build();
     ReplayStatus: words(replay::ReplayStatus::WORDS).build();
     Role: words(member::Role::WORDS).build();
     Scope: words(account::Scope::WORDS).description(Some("A permission of a key.")).build();
@@ -230,12 +232,12 @@ fn id(prefix: &str) -> Object {
         .build()
 }
 
-/// A key's id, or a user's.
+/// The id of a key, a user or a portal link.
 fn holder() -> Object {
     ObjectBuilder::new()
         .schema_type(Type::String)
-        .pattern(Some("^(key|usr)_[0-7][0-9a-hjkmnp-tv-z]{25}$"))
-        .description(Some("The id of an API key or of a user."))
+        .pattern(Some("^(key|usr|ptl)_[0-7][0-9a-hjkmnp-tv-z]{25}$"))
+        .description(Some("The id of an API key, of a user or of a portal link."))
         .examples(["key_01h455vb4pex5vsknk084sn02q"])
         .build()
 }

@@ -34,6 +34,16 @@ impl Screen {
         Self::Docs,
     ];
 
+    /// Whether whoever came by a portal link sees it.
+    const fn is_of_portal(self) -> bool {
+        !matches!(self, Self::Sources | Self::Docs)
+    }
+
+    fn shown_to(visit: &Visit) -> impl Iterator<Item = Self> {
+        let is_portal = visit.visitor.is_portal();
+        Self::ALL.into_iter().filter(move |screen| !is_portal || screen.is_of_portal())
+    }
+
     const fn path(self) -> &'static str {
         match self {
             Self::Overview => "/",
@@ -131,7 +141,7 @@ fn side(visit: &Visit, screen: Screen) -> Markup {
         div.side #side {
             a.home href="/" { (brand()) }
             nav aria-label="Screens" {
-                @for each in Screen::ALL {
+                @for each in Screen::shown_to(visit) {
                     a.nav href=(each.path()) aria-current=[(each == screen).then_some("page")] data-key=(each.key()) {
                         span { (each.name()) }
                         (count(visit, each))
@@ -217,7 +227,7 @@ const KEYS: &[(&str, &str)] = &[
     ("?", "this"),
 ];
 
-fn dialogs(_: &Visit) -> Markup {
+fn dialogs(visit: &Visit) -> Markup {
     html! {
         dialog #help aria-labelledby="help-title" {
             div.dialog-head { h2 #help-title { "Keys and words" } button.icon-button type="button" data-close aria-label="Close" { (icon::cross()) } }
@@ -226,7 +236,7 @@ fn dialogs(_: &Visit) -> Markup {
                     h3 { "Keys" }
                     dl.keys {
                         @for (key, what) in KEYS { dt { kbd { (key) } } dd { (what) } }
-                        @for screen in Screen::ALL { dt { kbd { "g " (screen.key()) } } dd { (screen.name()) } }
+                        @for screen in Screen::shown_to(visit) { dt { kbd { "g " (screen.key()) } } dd { (screen.name()) } }
                     }
                     label.check { input type="checkbox" data-single-keys; " Single keys on" }
                 }

@@ -62,3 +62,8 @@ pub fn login_page(next: &str, problem: Option<&str>) -> String {
 pub fn set_up_page(token: &str, problem: Option<&str>) -> String {
     pages::login::set_up(token, problem).into_string()
 }
+
+/// Where a portal link is opened, with its token, or what is wrong with it.
+pub fn portal_page(token: &str, problem: Option<&str>) -> String {
+    pages::login::portal(token, problem).into_string()
+}

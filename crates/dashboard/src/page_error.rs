@@ -13,6 +13,8 @@ pub(crate) enum PageError {
     Api(ApiError),
     /// The visitor's key may not see this.
     Scope(Scope),
+    /// It is none of those that a portal link opens.
+    NotInPortal,
     /// An operator has to say first which account is meant.
     NoAccount,
     /// It is shown there.
@@ -36,6 +38,16 @@ impl PageError {
                         p { "The key you signed in with (" strong { (visit.visitor.key_name()) } ") does not have the scope "
                             code { (scope.as_str()) } ", which this page needs." }
                         p { "Sign in with a key that has it, or ask whoever manages the keys of this account." }
+                    }
+                };
+                (StatusCode::FORBIDDEN, Page::new("Not allowed", body))
+            }
+            Self::NotInPortal => {
+                let body = html! {
+                    div.empty {
+                        h2 { "Not by this link" }
+                        p { "The link you came by opens other pages than this one." }
+                        p { a.button href="/" { "Overview" } }
                     }
                 };
                 (StatusCode::FORBIDDEN, Page::new("Not allowed", body))

@@ -65,7 +65,16 @@ impl Visit {
     /// The account that is looked at, if the visitor may see this of it.
     pub(crate) fn require(&self, scope: Scope) -> Result<AccountId, PageError> {
         let account = self.visitor.account_id().ok_or(PageError::NoAccount)?;
-        if self.may(scope) { Ok(account) } else { Err(PageError::Scope(scope)) }
+        if !self.may(scope) {
+            self.require_beyond_portal()?;
+            return Err(PageError::Scope(scope));
+        }
+        Ok(account)
+    }
+
+    /// The same of a page that no portal link opens.
+    pub(crate) fn require_beyond_portal(&self) -> Result<(), PageError> {
+        if self.visitor.is_portal() { Err(PageError::NotInPortal) } else { Ok(()) }
     }
 
     /// The page in its frame, or what kept it from being made.

@@ -29,22 +29,46 @@ struct Page {
 
 impl Browser {
     async fn of(world: &World, key: &str) -> Self {
+        let mut browser = Self::stranger(world);
+        browser.comes_in("/ui/sign-in", json!({ "key": key })).await;
+        browser
+    }
+
+    /// Signed in by a portal link to the first account.
+    async fn by_portal_link(world: &World, options: serde_json::Value) -> Self {
+        let path = format!("/v1/accounts/{}/portal-links", world.account);
+        let made = world.ask_as(&world.operator_key, http::Method::POST, &path, Some(options)).await;
+        let url = world::text(&made.expect(201)["url"]);
+        let path = url.strip_prefix("https://hooks.example.com").unwrap();
+        let mut browser = Self::stranger(world);
+        let page = browser.get(path).await;
+        Self::check("/portal", &page);
+        let token = path.strip_prefix("/portal?t=").unwrap();
+        assert!(page.text.contains("data-sign-in=\"/ui/portal\"") && page.text.contains(token));
+        browser.comes_in("/ui/portal", json!({ "token": token })).await;
+        browser
+    }
+
+    fn stranger(world: &World) -> Self {
         let pages = Pages {
             router: dashboard::router(),
             login: dashboard::login_page,
             set_up: dashboard::set_up_page,
+            portal: dashboard::portal_page,
         };
         let service = ApiService::new(ListenAddress::Only, world.app.clone(), Some(pages));
-        let mut browser = Self { service, cookie: String::new() };
-        let request = browser
-            .request("POST", "/ui/sign-in")
+        Self { service, cookie: String::new() }
+    }
+
+    async fn comes_in(&mut self, path: &str, body: serde_json::Value) {
+        let request = self
+            .request("POST", path)
             .header(header::CONTENT_TYPE, "application/json")
-            .body(Body::from(json!({ "key": key }).to_string()));
-        let answer = browser.service.clone().answer(request.unwrap()).await;
+            .body(Body::from(body.to_string()));
+        let answer = self.service.clone().answer(request.unwrap()).await;
         assert_eq!(answer.status(), 200);
         let cookie = answer.headers()[header::SET_COOKIE].to_str().unwrap();
-        browser.cookie = cookie.split(';').next().unwrap().to_owned();
-        browser
+        self.cookie = cookie.split(';').next().unwrap().to_owned();
     }
 
     fn request(&self, method: &str, path: &str) -> http::request::Builder {
@@ -300,6 +324,80 @@ async fn a_page_shows_what_the_key_may_see_and_names_what_it_lacks() {
     assert!(settings.contains("may not manage keys") && !settings.contains("What was done"));
 }
 
+/// What no portal link opens.
+const BEYOND_PORTAL: &[&str] = &["/sources", "/docs", "/docs?op=create_destination", "/docs?op=none"];
+
+#[tokio::test]
+async fn a_portal_shows_one_account_and_nothing_of_how_it_is_run() {
+    for options in [json!({}), json!({ "read_only": true })] {
+        let world = World::memory().await;
+        let (destination, _) = world.routed_destination().await;
+        let event = world.publish("order.paid", json!({ "x": HOSTILE })).await;
+        let delivery = world.delivery_of(&event).await;
+        world.attempt(&destination, &delivery, Outcome::ServerError, 500).await;
+        world.post("/v1/sources", json!({ "name": "shop" })).await.expect(201);
+        let browser = Browser::by_portal_link(&world, options.clone()).await;
+        let more = [
+            format!("/events/{event}"),
+            format!("/events?selected={event}"),
+            format!("/destinations/{destination}"),
+        ];
+        let paths = SCREENS.iter().map(|path| (*path).to_owned()).chain(more);
+        for path in paths.filter(|path| !BEYOND_PORTAL.contains(&path.as_str())) {
+            let page = browser.get(&path).await;
+            if path == "/destinations/new" && options["read_only"] == json!(true) {
+                assert_eq!(page.status, 403, "{path}");
+                continue;
+            }
+            Browser::check(&path, &page);
+            for never in [
+                "href=\"/sources\"",
+                "href=\"/docs",
+                "/v1/api-keys",
+                "/v1/account\"",
+                "/v1/users",
+                "/v1/sources",
+                "ingest-url",
+                "Switch account",
+                "Umbrella",
+                "shards",
+                "posthaste doctor",
+                "What was done",
+                "POSTHASTE_KEY</code> (",
+            ] {
+                assert!(!page.text.contains(never), "{path} shows {never}");
+            }
+            if options["read_only"] == json!(true) {
+                for never in ["data-action=\"/v1", "data-reveal", "data-method=\"POST\""] {
+                    assert!(!page.text.contains(never), "{path} lets one act: {never}");
+                }
+                let forms = page.text.matches("data-form=\"/v1").count();
+                assert_eq!(forms, page.text.matches("<fieldset disabled").count(), "{path} lets one change");
+            }
+        }
+        for path in BEYOND_PORTAL {
+            let page = browser.get(path).await;
+            assert_eq!(page.status, 403, "{path}");
+            assert!(page.text.contains("Not by this link") && !page.text.contains("shop"), "{path}");
+        }
+        let settings = browser.get("/settings").await.text;
+        assert!(settings.contains("You came by a link") && settings.contains("data-sign-out"));
+        let shown = browser.get(&format!("/destinations/{destination}")).await.text;
+        assert_eq!(shown.contains("Reveal the secret"), options["read_only"] != json!(true));
+    }
+}
+
+#[tokio::test]
+async fn a_link_that_is_used_up_says_so() {
+    let world = World::memory().await;
+    let stranger = Browser::stranger(&world);
+    for path in ["/portal", "/portal?t=nonsense", &format!("/portal?t={}", "A".repeat(43))] {
+        let page = stranger.get(path).await;
+        assert_eq!(page.status, 401, "{path}");
+        assert!(page.text.contains("has been used, or is over") && !page.text.contains("/ui/portal"));
+    }
+}
+
 #[tokio::test]
 async fn an_operator_chooses_an_account() {
     let world = World::memory().await;
@@ -315,7 +413,7 @@ async fn an_operator_chooses_an_account() {
 #[tokio::test]
 async fn who_is_not_signed_in_sees_nothing_but_the_way_in() {
     let world = World::memory().await;
-    let stranger = Browser { cookie: String::new(), ..Browser::of(&world, &world.key).await };
+    let stranger = Browser::stranger(&world);
     for path in ["/", "/events", "/settings", "/docs"] {
         let page = stranger.get(path).await;
         assert!(page.status.is_redirection(), "{path}: {}", page.status);

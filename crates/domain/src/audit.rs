@@ -9,7 +9,7 @@ mod difference;
 pub use difference::Told;
 
 use crate::{
-    id::{AccountId, ApiKeyId, AuditId, RequestId, UserId},
+    id::{AccountId, ApiKeyId, AuditId, PortalLinkId, RequestId, UserId},
     session::Holder,
     time::Timestamp,
     word::words,
@@ -46,6 +46,8 @@ pub enum Actor {
     Platform(ApiKeyId),
     /// Somebody who signed in with a password.
     User(UserId),
+    /// Whoever has opened it.
+    PortalLink(PortalLinkId),
     /// The product itself, or somebody beside the store.
     System,
 }
@@ -58,6 +60,7 @@ words! {
         Operator = "operator",
         Platform = "platform",
         User = "user",
+        PortalLink = "portal_link",
         System = "system",
     }
 }
@@ -69,6 +72,7 @@ impl Actor {
             Self::Operator(_) => ActorKind::Operator,
             Self::Platform(_) => ActorKind::Platform,
             Self::User(_) => ActorKind::User,
+            Self::PortalLink(_) => ActorKind::PortalLink,
             Self::System => ActorKind::System,
         }
     }
@@ -76,22 +80,30 @@ impl Actor {
     pub const fn key_id(self) -> Option<ApiKeyId> {
         match self {
             Self::Key(id) | Self::Operator(id) | Self::Platform(id) => Some(id),
-            Self::User(_) | Self::System => None,
+            Self::User(_) | Self::PortalLink(_) | Self::System => None,
         }
     }
 
     pub const fn user_id(self) -> Option<UserId> {
         match self {
             Self::User(id) => Some(id),
-            Self::Key(_) | Self::Operator(_) | Self::Platform(_) | Self::System => None,
+            Self::Key(_) | Self::Operator(_) | Self::Platform(_) | Self::PortalLink(_) | Self::System => None,
         }
     }
 
-    /// The key or the user.
+    pub const fn portal_link_id(self) -> Option<PortalLinkId> {
+        match self {
+            Self::PortalLink(id) => Some(id),
+            Self::Key(_) | Self::Operator(_) | Self::Platform(_) | Self::User(_) | Self::System => None,
+        }
+    }
+
+    /// The key, the user or the portal link.
     pub const fn holder(self) -> Option<Holder> {
         match self {
             Self::Key(id) | Self::Operator(id) | Self::Platform(id) => Some(Holder::Key(id)),
             Self::User(id) => Some(Holder::User(id)),
+            Self::PortalLink(id) => Some(Holder::PortalLink(id)),
             Self::System => None,
         }
     }
@@ -103,6 +115,7 @@ impl Actor {
             (ActorKind::Operator, Some(id)) => Some(Self::Operator(ApiKeyId::from_uuid(id))),
             (ActorKind::Platform, Some(id)) => Some(Self::Platform(ApiKeyId::from_uuid(id))),
             (ActorKind::User, Some(id)) => Some(Self::User(UserId::from_uuid(id))),
+            (ActorKind::PortalLink, Some(id)) => Some(Self::PortalLink(PortalLinkId::from_uuid(id))),
             (ActorKind::System, None) => Some(Self::System),
             _ => None,
         }

@@ -107,6 +107,8 @@ ids! {
     UserId = "usr", "user";
     /// A signed-in browser.
     SessionId = "ses", "session";
+    /// A link by which somebody sees one account.
+    PortalLinkId = "ptl", "portal link";
     /// One inbound request, as shown in errors and logs.
     RequestId = "req", "request";
 }

@@ -28,6 +28,7 @@ pub mod operations;
 pub mod outcome;
 pub mod ownership;
 pub mod pattern;
+pub mod portal_link;
 pub mod replay;
 pub mod retry;
 pub mod rollup;

@@ -236,6 +236,16 @@ pub const SESSIONS_LISTED: usize = 200;
 pub const USER_AGENT_KEPT: usize = 160;
 /// A link to sign in with, or to make the first user with, can be opened for so long.
 pub const LINK_LENGTH: Duration = Duration::from_secs(60 * 60);
+
+/// A portal link can be opened for so long, or less if its maker says so.
+pub const PORTAL_LINK_SECONDS_MAX: u32 = 60 * 60;
+/// Long enough to send somebody on to it.
+pub const PORTAL_LINK_SECONDS_MIN: u32 = 10;
+/// The session that it begins lasts so long, or less.
+pub const PORTAL_SESSION_SECONDS_MAX: u32 = 12 * 3_600;
+pub const PORTAL_SESSION_SECONDS_MIN: u32 = 60;
+/// Portal links of one account, opened or not; the oldest makes room for one more, and those that are over first.
+pub const PORTAL_LINKS_PER_ACCOUNT: usize = 200;
 pub const USERS: usize = 1_000;
 pub const USER_NAME_MAX: usize = 64;
 pub const USER_ACCOUNTS_MAX: usize = 100;

@@ -4,7 +4,7 @@
 
 use crate::{
     account::Scope,
-    id::{AccountId, ApiKeyId, SessionId, UserId},
+    id::{AccountId, ApiKeyId, PortalLinkId, SessionId, UserId},
     limits,
     time::Timestamp,
     word::words,
@@ -45,6 +45,8 @@ impl Session {
 pub enum Holder {
     Key(ApiKeyId),
     User(UserId),
+    /// Whoever has opened it.
+    PortalLink(PortalLinkId),
 }
 
 words! {
@@ -53,6 +55,7 @@ words! {
     HolderKind {
         Key = "key",
         User = "user",
+        PortalLink = "portal_link",
     }
 }
 
@@ -61,6 +64,7 @@ impl Holder {
         match self {
             Self::Key(_) => HolderKind::Key,
             Self::User(_) => HolderKind::User,
+            Self::PortalLink(_) => HolderKind::PortalLink,
         }
     }
 
@@ -68,6 +72,7 @@ impl Holder {
         match self {
             Self::Key(id) => id.uuid(),
             Self::User(id) => id.uuid(),
+            Self::PortalLink(id) => id.uuid(),
         }
     }
 
@@ -76,6 +81,7 @@ impl Holder {
         match kind {
             HolderKind::Key => Self::Key(ApiKeyId::from_uuid(id)),
             HolderKind::User => Self::User(UserId::from_uuid(id)),
+            HolderKind::PortalLink => Self::PortalLink(PortalLinkId::from_uuid(id)),
         }
     }
 }
@@ -91,6 +97,7 @@ impl fmt::Display for Holder {
         match self {
             Self::Key(id) => fmt::Display::fmt(id, f),
             Self::User(id) => fmt::Display::fmt(id, f),
+            Self::PortalLink(id) => fmt::Display::fmt(id, f),
         }
     }
 }
@@ -99,8 +106,11 @@ impl FromStr for Holder {
     type Err = crate::id::IdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Ok(user) = text.parse() {
+            return Ok(Self::User(user));
+        }
         match text.parse() {
-            Ok(user) => Ok(Self::User(user)),
+            Ok(link) => Ok(Self::PortalLink(link)),
             Err(_) => text.parse().map(Self::Key),
         }
     }
@@ -230,7 +240,8 @@ mod tests {
 
     #[test]
     fn a_holder_reads_back_as_itself() {
-        for holder in [Holder::Key(ApiKeyId::MAX), Holder::User(UserId::MAX)] {
+        let link = Holder::PortalLink(PortalLinkId::MAX);
+        for holder in [Holder::Key(ApiKeyId::MAX), Holder::User(UserId::MAX), link] {
             assert_eq!(holder.to_string().parse(), Ok(holder));
             assert_eq!(Holder::read(holder.kind(), holder.uuid()), holder);
         }

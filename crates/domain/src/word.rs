@@ -60,6 +60,7 @@ mod tests {
         member::Role,
         operations::OperationalKind,
         outcome::{DeadReason, FailureKind, Outcome},
+        portal_link::PortalLinkStatus,
         replay::ReplayStatus,
         verification::{Encoding, HmacAlgorithm, RefusalReason, VerificationKind},
     };
@@ -82,7 +83,7 @@ mod tests {
     #[test]
     fn a_word_is_the_same_in_json_in_text_and_in_the_list() {
         check!(ActorKind CancelReason DeadReason DisabledReason FailureKind HoldReason KeyKind OnDeadLetter Ordering Outcome);
-        check!(OperationalKind ReplayStatus Role Scheme Scope SettingLevel Status WaitKind);
+        check!(OperationalKind PortalLinkStatus ReplayStatus Role Scheme Scope SettingLevel Status WaitKind);
         check!(Encoding HmacAlgorithm RefusalReason VerificationKind);
     }
 }

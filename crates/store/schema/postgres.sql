@@ -370,6 +370,24 @@ table payload_erasures
     erased_at bigint not null
     constraint payload_erasures_pkey PRIMARY KEY (event_id)
 
+table portal_links
+    id uuid not null
+    hash bytea not null
+    account_id uuid not null
+    maker text not null
+    maker_id uuid not null
+    read_only boolean not null
+    created_at bigint not null
+    expires_at bigint not null
+    session_seconds integer not null
+    opened_at bigint
+    ends_at bigint not null
+    constraint portal_links_pkey PRIMARY KEY (id)
+    index portal_links_by_end USING btree (ends_at)
+    index portal_links_by_hash USING btree (hash)
+    index portal_links_by_maker USING btree (maker_id)
+    index portal_links_of_account USING btree (account_id, id)
+
 table queue
     shard smallint not null
     destination_id uuid not null

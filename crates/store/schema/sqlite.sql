@@ -339,6 +339,29 @@ CREATE TABLE payload_erasures (
     erased_at integer not null
 ) without rowid;
 
+CREATE TABLE portal_links (
+    id blob not null primary key check (length(id) = 16),
+    hash blob not null,
+    account_id blob not null,
+    maker text not null,
+    maker_id blob not null,
+    read_only integer not null,
+    created_at integer not null,
+    expires_at integer not null,
+    session_seconds integer not null,
+    opened_at integer,
+    -- When nothing can come of it any more.
+    ends_at integer not null
+) without rowid;
+
+CREATE INDEX portal_links_by_end on portal_links (ends_at);
+
+CREATE UNIQUE INDEX portal_links_by_hash on portal_links (hash);
+
+CREATE INDEX portal_links_by_maker on portal_links (maker_id);
+
+CREATE INDEX portal_links_of_account on portal_links (account_id, id);
+
 CREATE TABLE queue (
     shard integer not null check (shard between 0 and 1023),
     destination_id blob not null,

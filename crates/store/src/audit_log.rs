@@ -12,7 +12,7 @@ use crate::{
 use async_trait::async_trait;
 use domain::{
     audit::{Actor, AuditEntry, AuditRecord, Broken, ChainEnds, ChainPlace},
-    id::{AccountId, ApiKeyId, AuditId, UserId},
+    id::{AccountId, ApiKeyId, AuditId, PortalLinkId, UserId},
     limits,
     time::Timestamp,
 };
@@ -80,6 +80,7 @@ pub enum AuditActor {
     /// This key, an account's or an operator's.
     Key(ApiKeyId),
     User(UserId),
+    PortalLink(PortalLinkId),
     AnyOperator,
     AnyPlatform,
     System,
@@ -97,6 +98,7 @@ impl AuditFilter {
             && self.actor.is_none_or(|actor| match actor {
                 AuditActor::Key(id) => entry.actor.key_id() == Some(id),
                 AuditActor::User(id) => entry.actor.user_id() == Some(id),
+                AuditActor::PortalLink(id) => entry.actor.portal_link_id() == Some(id),
                 AuditActor::AnyOperator => matches!(entry.actor, Actor::Operator(_)),
                 AuditActor::AnyPlatform => matches!(entry.actor, Actor::Platform(_)),
                 AuditActor::System => entry.actor == Actor::System,

@@ -35,6 +35,7 @@ mod operational_events;
 mod other_routes;
 mod page_rows;
 mod payload;
+mod portal_links;
 pub mod postgres;
 mod prepared;
 mod queue;
@@ -86,6 +87,7 @@ pub use membership::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roster
 pub use open::{OpenError, OpenOptions, open};
 pub use operational_events::{OperationalEvents, UntoldNote};
 pub use payload::{KeptPayload, PayloadPieces, PayloadSize};
+pub use portal_links::{HeldPortalLink, ListedPortalLink, Maker, PortalLinks};
 pub use prepared::PreparedEvent;
 pub use queue::{
     Consequence, DueDelivery, Fact, FetchedDelivery, LaneHead, Queue, Settlement, TrackHead, Window,
@@ -129,6 +131,7 @@ pub trait Store:
     + AuditLog
     + OperationalEvents
     + Sessions
+    + PortalLinks
     + Wakes
 {
 }
@@ -156,6 +159,7 @@ impl<T> Store for T where
         + AuditLog
         + OperationalEvents
         + Sessions
+        + PortalLinks
         + Wakes
 {
 }

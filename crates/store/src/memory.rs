@@ -22,6 +22,7 @@ mod lane_rollups;
 mod lanes;
 mod membership;
 mod operational_events;
+mod portal_links;
 mod queue;
 mod replay;
 mod retention;
@@ -44,10 +45,11 @@ use domain::{
     event::Event,
     gate::HoldRecord,
     id::{
-        self, AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, ReplayId,
-        SessionId, UserId,
+        self, AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, PortalLinkId,
+        ReplayId, SessionId, UserId,
     },
     operations::OperationalNote,
+    portal_link::PortalLink,
     rollup::Span,
     route::Route,
     session::{SecretHash, Session, SignInLink, User},
@@ -161,6 +163,7 @@ struct Tables {
     sessions: BTreeMap<SessionId, Session>,
     links: BTreeMap<SecretHash, SignInLink>,
     users: BTreeMap<UserId, User>,
+    portal_links: BTreeMap<PortalLinkId, PortalLink>,
 }
 
 struct KeptChore {

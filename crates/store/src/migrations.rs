@@ -44,6 +44,7 @@ migrations! {
     10 "erasures",
     11 "sessions",
     12 "lane_rollups",
+    13 "portal_links",
 }
 
 /// The version of the tables that this program works with.

@@ -29,6 +29,7 @@ mod order;
 mod partitions;
 mod planned;
 mod pool;
+mod portal_links;
 mod queue;
 mod read_only;
 mod replay;

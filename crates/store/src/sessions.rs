@@ -4,7 +4,7 @@
 //! person is written down in the same transaction, in the chain of the account whose key holds it, or in the installation's
 //! own: that is for the caller to say.
 
-use crate::{ChainOwner, Page, StoreError};
+use crate::{ChainOwner, HeldPortalLink, Page, StoreError};
 use async_trait::async_trait;
 use domain::{
     account::ApiKey,
@@ -48,8 +48,8 @@ pub trait Sessions: Send + Sync {
         audit: &AuditEntry,
     ) -> Result<(), StoreError>;
 
-    /// Forgets sessions that were last seen before then, and links that were over then, at most so many in all. Says how
-    /// many went. Can be run by several at once.
+    /// Forgets sessions that were last seen before then, and links of either kind that were over then, at most so many in
+    /// all. Says how many went. Can be run by several at once.
     async fn prune_sessions(
         &self,
         seen_before: Timestamp,
@@ -81,10 +81,10 @@ pub trait Sessions: Send + Sync {
     /// Newest first.
     async fn users(&self, page: Page<UserId>) -> Result<Vec<User>, StoreError>;
 
-    /// With its sessions.
+    /// With its sessions, and the portal links it has made.
     async fn delete_user(&self, id: UserId, audit: &AuditEntry) -> Result<(), StoreError>;
 
-    /// Another password: all the user's sessions end, and this one begins.
+    /// Another password: all the user's sessions end, and the portal links it has made; this session begins.
     async fn change_password(
         &self,
         id: UserId,
@@ -117,4 +117,5 @@ pub struct HeldSession {
 pub enum SessionOf {
     Key(ApiKey),
     User(User),
+    PortalLink(HeldPortalLink),
 }

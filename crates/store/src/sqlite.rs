@@ -28,6 +28,7 @@ mod new_deliveries;
 mod open;
 mod operational_events;
 mod order;
+mod portal_links;
 mod queue;
 mod read_only;
 mod readers;

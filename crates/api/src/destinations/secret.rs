@@ -40,7 +40,7 @@ pub(crate) async fn reveal(
     ctx: AccountCtx,
     Id(id): Id<DestinationId>,
 ) -> Result<impl IntoResponse, ApiError> {
-    let account = ctx.require(Scope::SecretsReveal)?;
+    let account = ctx.require_signing_secrets()?;
     let view = read::destination_secret(&app, account, id).await?;
     // Written down before it is told: what cannot be is not shown.
     app.store.write_audit(Some(account), &ctx.entry(&app, id, None)).await?;

@@ -13,6 +13,7 @@ use domain::{
     session::{Holder, SecretHash, Session},
 };
 use http::{HeaderValue, header, request};
+use std::time::Duration;
 use store::{ChainOwner, NewSession};
 
 /// Who signs in.
@@ -23,6 +24,8 @@ pub(super) struct Entrant {
     pub(super) owner: ChainOwner,
     /// The account that is shown first, where there is a choice.
     pub(super) account_id: Option<AccountId>,
+    /// How long the session lasts at most.
+    pub(super) length: Duration,
 }
 
 /// A session that is about to begin.
@@ -53,7 +56,7 @@ pub(super) async fn prepare(
         account_id: entrant.account_id,
         created_at: now,
         seen_at: now,
-        expires_at: now.plus(limits::SESSION_LENGTH),
+        expires_at: now.plus(entrant.length),
         client: ClientAddress::noted(&parts.extensions).0.to_string(),
         user_agent: user_agent(parts),
     };

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 const BYTES: usize = 32;
 
-/// 256 bits that nobody else knows: those of a session, or of a link.
+/// 256 bits that nobody else knows: those of a session, or of a link of either kind.
 pub(super) struct SessionSecret(Zeroizing<[u8; BYTES]>);
 
 impl SessionSecret {
@@ -46,6 +46,10 @@ impl SessionSecret {
 
     pub(super) fn hash(&self, secrets: &InstallationSecrets) -> SecretHash {
         secrets.hash(&Zeroizing::new([b"session ", &self.0[..]].concat()))
+    }
+
+    pub(super) fn portal_hash(&self, secrets: &InstallationSecrets) -> SecretHash {
+        secrets.hash(&Zeroizing::new([b"portal ", &self.0[..]].concat()))
     }
 
     pub(super) fn link_hash(&self, secrets: &InstallationSecrets) -> SecretHash {

@@ -7,7 +7,7 @@ use super::{
     headers::of_page,
     kind_of,
     login::{self, Pages, PlainPages, link},
-    origin, own,
+    origin, own, portal,
 };
 use crate::{
     app::App,
@@ -30,9 +30,10 @@ use axum::{
     routing,
 };
 use domain::{
-    account::KeyKind,
+    account::{ApiKey, KeyKind},
     audit::Actor,
     id::UserId,
+    limits,
     session::{Holder, LinkPurpose, User, UserRole},
 };
 use http::{HeaderValue, StatusCode, header, request};
@@ -44,11 +45,12 @@ use zeroize::Zeroizing;
 
 /// Every page, and the ways in and out of them.
 pub(crate) fn doors(app: &App, pages: Pages) -> Router<App> {
-    let Pages { router, login, set_up } = pages;
+    let Pages { router, login, set_up, portal: portal_page } = pages;
     let acts = Router::new()
         .route("/ui/sign-in", routing::post(sign_in))
         .route("/ui/sign-out", routing::post(sign_out))
         .route("/ui/set-up", routing::post(self::set_up))
+        .route("/ui/portal", routing::post(open_portal))
         .route("/ui/account", routing::post(own::choose_account))
         .route("/ui/password", routing::post(change_password))
         .route("/ui/sessions", routing::get(own::sessions))
@@ -58,7 +60,8 @@ pub(crate) fn doors(app: &App, pages: Pages) -> Router<App> {
         .merge(acts)
         .route("/login", routing::get(login::login))
         .route("/setup", routing::get(login::set_up))
-        .layer(Extension(PlainPages { login, set_up }))
+        .route("/portal", routing::get(portal::page))
+        .layer(Extension(PlainPages { login, set_up, portal: portal_page }))
         .layer(middleware::from_fn_with_state(app.clone(), of_page))
 }
 
@@ -112,7 +115,7 @@ async fn by_key(app: &App, parts: &request::Parts, text: &str) -> Result<Entrant
         ));
     }
     check_address(key.kind, parts)?;
-    Ok(Entrant { holder: Holder::Key(key.id), actor: actor_of(key), owner: key.account_id, account_id: None })
+    Ok(entrant_by(key))
 }
 
 async fn by_password(
@@ -134,12 +137,23 @@ async fn by_password(
     Ok(entrant_of(&user))
 }
 
+pub(super) fn entrant_by(key: &ApiKey) -> Entrant {
+    Entrant {
+        holder: Holder::Key(key.id),
+        actor: actor_of(key),
+        owner: key.account_id,
+        account_id: None,
+        length: limits::SESSION_LENGTH,
+    }
+}
+
 fn entrant_of(user: &User) -> Entrant {
     Entrant {
         holder: Holder::User(user.id),
         actor: Actor::User(user.id),
         owner: None,
         account_id: user.accounts.first().copied(),
+        length: limits::SESSION_LENGTH,
     }
 }
 
@@ -195,6 +209,19 @@ async fn set_up(State(app): State<App>, request: Request) -> Result<Response, Ap
         }
         other => other,
     })?;
+    Ok(([(header::SET_COOKIE, cookie)], Json(json!({}))).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OpenPortal {
+    token: String,
+}
+
+/// Only whoever presses the button of the link's page: what looks ahead at links does not use them up.
+async fn open_portal(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
+    let (parts, OpenPortal { token }) = from_a_page(&app, request).await?;
+    let cookie = portal::open(&app, &parts, &token).await?;
     Ok(([(header::SET_COOKIE, cookie)], Json(json!({}))).into_response())
 }
 

@@ -1,15 +1,12 @@
 //! The pages of those who are not signed in, and the link that signs in by itself.
 
 use super::{
-    Transport,
-    begin::{Entrant, begin},
-    check_address,
-    cookie::SessionSecret,
-    safe_next, signed_in, transport,
+    Transport, begin::begin, check_address, cookie::SessionSecret, doors::entrant_by, safe_next, signed_in,
+    transport,
 };
 use crate::{
     app::App,
-    auth::{actor_of, key_usable},
+    auth::key_usable,
     client_address::ClientAddress,
     error::{ApiError, Code},
 };
@@ -18,7 +15,7 @@ use axum::{
     extract::State,
     response::{Html, IntoResponse, Redirect, Response},
 };
-use domain::session::{Holder, LinkPurpose, SecretHash};
+use domain::session::{LinkPurpose, SecretHash};
 use http::{Method, StatusCode, header, request};
 use ingest::bounded_lookup;
 use url::form_urlencoded;
@@ -32,12 +29,15 @@ pub struct Pages {
     pub login: fn(&str, Option<&str>) -> String,
     /// Where the first user is made, with the token of the link, or what is wrong with it.
     pub set_up: fn(&str, Option<&str>) -> String,
+    /// Where a portal link is opened, with its token, or what is wrong with it.
+    pub portal: fn(&str, Option<&str>) -> String,
 }
 
 #[derive(Clone, Copy)]
 pub(super) struct PlainPages {
     pub(super) login: fn(&str, Option<&str>) -> String,
     pub(super) set_up: fn(&str, Option<&str>) -> String,
+    pub(super) portal: fn(&str, Option<&str>) -> String,
 }
 
 const USED: &str =
@@ -105,13 +105,7 @@ async fn open(app: &App, parts: &request::Parts, token: &str) -> Result<http::He
     let key = key.ok_or_else(|| ApiError::sign_in_refused(USED))?;
     key_usable(&key, app.now())?;
     check_address(key.kind, parts)?;
-    let entrant = Entrant {
-        holder: Holder::Key(key.id),
-        actor: actor_of(&key),
-        owner: key.account_id,
-        account_id: None,
-    };
-    begin(app, parts, &entrant, Some(hash)).await.map_err(|error| match error.code() {
+    begin(app, parts, &entrant_by(&key), Some(hash)).await.map_err(|error| match error.code() {
         // Somebody else was faster.
         Code::NotFound => ApiError::sign_in_refused(USED),
         _ => error,
@@ -134,7 +128,7 @@ pub(super) async fn link(
     opens.map(|link| link.hash).ok_or_else(used)
 }
 
-fn parameter(parts: &request::Parts, name: &str) -> Option<String> {
+pub(super) fn parameter(parts: &request::Parts, name: &str) -> Option<String> {
     let query = parts.uri.query().unwrap_or_default();
     form_urlencoded::parse(query.as_bytes()).find(|(known, _)| known == name).map(|(_, value)| value.into())
 }

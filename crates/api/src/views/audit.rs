@@ -11,7 +11,12 @@ pub(crate) fn audit_entry(record: &AuditRecord) -> AuditEntryView {
         number: *number,
         account_id: *account_id,
         at,
-        actor: AuditActorView { kind: actor.kind(), key_id: actor.key_id(), user_id: actor.user_id() },
+        actor: AuditActorView {
+            kind: actor.kind(),
+            key_id: actor.key_id(),
+            user_id: actor.user_id(),
+            portal_link_id: actor.portal_link_id(),
+        },
         action,
         object_id,
         client,

@@ -54,6 +54,9 @@ fn resolved_by(resolution: &Resolution) -> ResolvedByView {
         ResolvedBy::Delivery(delivery_id) => ResolvedByView::Delivery { delivery_id },
         ResolvedBy::Dismissal { dismissed_by: Holder::Key(key_id), .. } => ResolvedByView::Key { key_id },
         ResolvedBy::Dismissal { dismissed_by: Holder::User(user_id), .. } => ResolvedByView::User { user_id },
+        ResolvedBy::Dismissal { dismissed_by: Holder::PortalLink(portal_link_id), .. } => {
+            ResolvedByView::PortalLink { portal_link_id }
+        }
     }
 }
 

@@ -52,6 +52,16 @@ async fn prepare(world: &World, operation: &str, path: &str) -> Asked {
             );
             Some(text(&made.await.expect(201)["id"]))
         }
+        "create_portal_link" => {
+            operator = true;
+            None
+        }
+        "revoke_portal_link" => {
+            operator = true;
+            let path = format!("/v1/accounts/{}/portal-links", world.account);
+            let made = world.ask_as(&world.operator_key, Method::POST, &path, None).await;
+            Some(text(&made.expect(201)["id"]))
+        }
         "create_user" => {
             let user = json!({ "name": "ada", "password": "correct horse battery", "role": "operator" });
             (body, operator) = (Some(user), true);
@@ -152,6 +162,8 @@ async fn prepare(world: &World, operation: &str, path: &str) -> Asked {
     };
     let id = object.clone().unwrap_or_default();
     let path = match operation {
+        "create_portal_link" => path.replace("{id}", &world.account.to_string()),
+        "revoke_portal_link" => path.replace("{id}", &world.account.to_string()).replace("{link_id}", &id),
         "revoke_account_api_key" => path.replace("{id}", &world.account.to_string()).replace("{key_id}", &id),
         _ => path.replace("{id}", &id),
     };

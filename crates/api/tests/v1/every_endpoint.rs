@@ -68,6 +68,7 @@ struct Things {
     key: String,
     account: String,
     user: String,
+    portal_link: String,
     /// Of an account that is being erased.
     erased: String,
     erased_key: String,
@@ -87,7 +88,23 @@ impl Things {
         let user = json!({ "name": "ada", "password": "correct horse battery", "role": "operator" });
         let user = world.ask_as(&world.operator_key, Method::POST, "/v1/users", Some(user)).await.expect(201);
         let user = text(&user["id"]);
-        Self { source, destination, route, event, delivery, replay, key, account, user, erased, erased_key }
+        let path = format!("/v1/accounts/{account}/portal-links");
+        let link = world.ask_as(&world.operator_key, Method::POST, &path, None).await.expect(201);
+        let portal_link = text(&link["id"]);
+        Self {
+            source,
+            destination,
+            route,
+            event,
+            delivery,
+            replay,
+            key,
+            account,
+            user,
+            portal_link,
+            erased,
+            erased_key,
+        }
     }
 
     async fn erased(world: &World) -> (String, String) {
@@ -122,7 +139,7 @@ impl Things {
         let found = lists.iter().find(|(list, _)| path.starts_with(list));
         let id = found.map_or("nonsense", |(_, id)| id.as_str());
         assert!(found.is_some() || !path.contains("{id}"), "{path}: say here what it is about");
-        path.replace("{id}", id).replace("{key_id}", &self.key)
+        path.replace("{id}", id).replace("{key_id}", &self.key).replace("{link_id}", &self.portal_link)
     }
 }
 

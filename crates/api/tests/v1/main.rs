@@ -21,6 +21,7 @@ mod loops;
 mod nodes;
 mod openapi;
 mod operational_events;
+mod portal_links;
 mod replays;
 mod routes;
 mod scopes;

@@ -212,7 +212,10 @@ fn a_body_or_a_parameter_is_left_out_and_never_null() {
             left_out.push(operation["operationId"].as_str().unwrap().to_owned());
         }
     }
-    assert_eq!(left_out, ["rotate_destination_secret", "test_destination", "replay_event"]);
+    assert_eq!(
+        left_out,
+        ["create_portal_link", "rotate_destination_secret", "test_destination", "replay_event"]
+    );
 }
 
 #[test]

@@ -2,10 +2,11 @@
 //! is not in it fails the test, as does one that asks for more or for less.
 
 use crate::{openapi::operations, world::World};
-use Needs::{Anything, Operator, OperatorOr, PlatformScoped, Scoped};
+use Needs::{Anything, Operator, OperatorOr, PlatformScoped, PlatformScopedAll, Scoped};
 use domain::account::Scope;
 use http::Method;
 use serde_json::json;
+use std::slice;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Needs {
@@ -15,6 +16,8 @@ enum Needs {
     Anything,
     /// An operator, or a platform with this scope.
     PlatformScoped(Scope),
+    /// The same with all of these.
+    PlatformScopedAll(&'static [Scope]),
     /// An operator, or a key of an account with this scope.
     OperatorOr(Scope),
     Operator,
@@ -30,6 +33,19 @@ const MATRIX: &[(&str, &str, Needs)] = &[
     ("delete", "/v1/accounts/{id}", PlatformScoped(Scope::AccountsWrite)),
     ("get", "/v1/accounts/{id}/api-keys", PlatformScoped(Scope::AccountsRead)),
     ("delete", "/v1/accounts/{id}/api-keys/{key_id}", PlatformScoped(Scope::AccountsWrite)),
+    ("get", "/v1/accounts/{id}/portal-links", PlatformScoped(Scope::AccountsRead)),
+    (
+        "post",
+        "/v1/accounts/{id}/portal-links",
+        // What it shows is no more than its maker may see.
+        PlatformScopedAll(&[
+            Scope::AccountsWrite,
+            Scope::EventsRead,
+            Scope::DeliveriesRead,
+            Scope::DestinationsRead,
+        ]),
+    ),
+    ("delete", "/v1/accounts/{id}/portal-links/{link_id}", PlatformScoped(Scope::AccountsWrite)),
     ("get", "/v1/api-keys", OperatorOr(Scope::KeysManage)),
     ("post", "/v1/api-keys", OperatorOr(Scope::KeysManage)),
     ("delete", "/v1/api-keys/{id}", OperatorOr(Scope::KeysManage)),
@@ -118,7 +134,7 @@ async fn a_key_may_do_what_its_scopes_say_and_nothing_else() {
             let (needs_it, needs_none) = match needs {
                 Scoped(needed) | OperatorOr(needed) => (*needed == scope, false),
                 Anything => (false, true),
-                PlatformScoped(_) | Operator => (false, false),
+                PlatformScoped(_) | PlatformScopedAll(_) | Operator => (false, false),
             };
             let needs_other = matches!(needs, Scoped(_) | OperatorOr(_)) && !needs_it;
             assert_eq!(allowed(&with).await, needs_it || needs_none, "{method} {path} with {scope:?}");
@@ -147,13 +163,16 @@ async fn a_platform_may_do_what_its_scopes_say_and_nothing_else() {
             let (needed, for_whom) = match needs {
                 _ if *path == "/v1/nodes" => (None, Some(account.as_str())),
                 Operator => (None, None),
-                PlatformScoped(needed) => (Some(*needed), None),
-                Scoped(needed) | OperatorOr(needed) => (Some(*needed), Some(account.as_str())),
+                PlatformScoped(needed) => (Some(slice::from_ref(needed)), None),
+                PlatformScopedAll(needed) => (Some(*needed), None),
+                Scoped(needed) | OperatorOr(needed) => {
+                    (Some(slice::from_ref(needed)), Some(account.as_str()))
+                }
                 Anything => continue,
             };
             let allowed = |key| may_for(&world, key, for_whom, method, path);
-            assert_eq!(allowed(&with).await, needed == Some(scope), "{method} {path} with {scope:?}");
-            let others_do = needed.is_some_and(|needed| needed != scope);
+            assert_eq!(allowed(&with).await, needed == Some(&[scope]), "{method} {path} with {scope:?}");
+            let others_do = needed.is_some_and(|needed| !needed.contains(&scope));
             assert_eq!(allowed(&without).await, others_do, "{method} {path} without {scope:?}");
         }
     }
@@ -180,7 +199,8 @@ async fn may_for(world: &World, key: &str, account: Option<&str>, method: &str, 
     ];
     let kind = kinds.iter().find(|(list, _)| path.starts_with(list)).map_or("", |(_, kind)| kind);
     let id = |kind: &str| format!("{kind}_01h455vb4pex5vsknk084sn02q");
-    let path = path.replace("{id}", &id(kind)).replace("{key_id}", &id("key"));
+    let path =
+        path.replace("{id}", &id(kind)).replace("{key_id}", &id("key")).replace("{link_id}", &id("ptl"));
     let method: Method = method.to_uppercase().parse().expect("a method");
     let mut request = http::Request::builder()
         .uri(path)

@@ -18,6 +18,7 @@ async fn shown(visitor: Visitor) -> String {
     json!({
         "account": visitor.account_id(), "scopes": visitor.scopes(), "operator": visitor.is_operator(),
         "name": visitor.key_name(), "csrf": visitor.csrf_token(), "chooses": visitor.may_choose_account(),
+        "portal": visitor.is_portal(), "ends_at": visitor.ends_at(), "only_looks": visitor.only_looks(),
     })
     .to_string()
 }
@@ -27,27 +28,28 @@ fn pages() -> Pages {
         router: Router::<App>::new().route("/", get(shown)).route("/events", get(shown)),
         login: |next, problem| format!("login to {next}: {}", problem.unwrap_or("nothing wrong")),
         set_up: |token, problem| format!("set up by {token}: {}", problem.unwrap_or("nothing wrong")),
+        portal: |token, problem| format!("portal of {token}: {}", problem.unwrap_or("nothing wrong")),
     }
 }
 
 /// A browser at one of the nodes.
 #[derive(Clone)]
-struct Browser {
-    service: ApiService,
-    cookie: Option<String>,
-    csrf: String,
-    host: &'static str,
-    origin: Option<&'static str>,
-    fetch_site: Option<&'static str>,
-    address: &'static str,
+pub(crate) struct Browser {
+    pub(crate) service: ApiService,
+    pub(crate) cookie: Option<String>,
+    pub(crate) csrf: String,
+    pub(crate) host: &'static str,
+    pub(crate) origin: Option<&'static str>,
+    pub(crate) fetch_site: Option<&'static str>,
+    pub(crate) address: &'static str,
 }
 
 impl Browser {
-    fn at(app: &App) -> Self {
+    pub(crate) fn at(app: &App) -> Self {
         Self::by(app, ListenAddress::Only)
     }
 
-    fn by(app: &App, address: ListenAddress) -> Self {
+    pub(crate) fn by(app: &App, address: ListenAddress) -> Self {
         Self {
             service: ApiService::new(address, app.clone(), Some(pages())),
             cookie: None,
@@ -59,7 +61,22 @@ impl Browser {
         }
     }
 
-    async fn ask(&mut self, method: Method, path: &str, body: Option<Value>) -> Reply {
+    pub(crate) async fn ask(&mut self, method: Method, path: &str, body: Option<Value>) -> Reply {
+        let reply = World::reply(self.begin(method, path, body).await).await;
+        if let Some(set) = reply.headers.get(header::SET_COOKIE) {
+            let set = set.to_str().unwrap().split(';').next().unwrap().to_owned();
+            self.cookie = Some(set).filter(|set| !set.ends_with('='));
+        }
+        reply
+    }
+
+    /// The answer's head, and its body as it comes.
+    pub(crate) async fn begin(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> http::Response<Body> {
         let mut request = Request::builder().method(method).uri(path).header(header::HOST, self.host);
         if let Some(cookie) = &self.cookie {
             request = request.header(header::COOKIE, cookie);
@@ -80,19 +97,14 @@ impl Browser {
             }
             None => Body::empty(),
         };
-        let reply = World::reply(self.service.clone().answer(request.body(body).unwrap()).await).await;
-        if let Some(set) = reply.headers.get(header::SET_COOKIE) {
-            let set = set.to_str().unwrap().split(';').next().unwrap().to_owned();
-            self.cookie = Some(set).filter(|set| !set.ends_with('='));
-        }
-        reply
+        self.service.clone().answer(request.body(body).unwrap()).await
     }
 
-    async fn get(&mut self, path: &str) -> Reply {
+    pub(crate) async fn get(&mut self, path: &str) -> Reply {
         self.ask(Method::GET, path, None).await
     }
 
-    async fn post(&mut self, path: &str, body: Value) -> Reply {
+    pub(crate) async fn post(&mut self, path: &str, body: Value) -> Reply {
         self.ask(Method::POST, path, Some(body)).await
     }
 
@@ -102,14 +114,14 @@ impl Browser {
         self.reads_page().await;
     }
 
-    async fn reads_page(&mut self) -> Value {
+    pub(crate) async fn reads_page(&mut self) -> Value {
         let page = self.get(self.address).await.expect(200);
         self.csrf = text(&page["csrf"]);
         page
     }
 }
 
-async fn signed_in(world: &World, key: &str) -> Browser {
+pub(crate) async fn signed_in(world: &World, key: &str) -> Browser {
     let mut browser = Browser::at(&world.app);
     browser.signs_in(json!({ "key": key })).await;
     browser
@@ -132,7 +144,7 @@ fn has_page_headers(headers: &HeaderMap) {
 }
 
 /// Long enough for what is remembered of a session to be read again.
-async fn a_moment() {
+pub(crate) async fn a_moment() {
     tokio::time::sleep(limits::CREDENTIAL_FRESH + limits::CREDENTIAL_OVERLAP).await;
 }
 

@@ -1,7 +1,8 @@
 //! Dead letters like issues: what went wrong, where, and how often.
 
 use crate::{
-    chart, command_line,
+    chart::{Line, Unit, told_sparkline},
+    command_line,
     destination_names::DestinationNames,
     format,
     frame::Screen,
@@ -103,7 +104,7 @@ impl Courses {
 }
 
 /// The last days of a group, and whether it goes on.
-fn course(days: &[u64; DAYS as usize]) -> Markup {
+fn course(now: Timestamp, days: &[u64; DAYS as usize]) -> Markup {
     let today = days[days.len() - 1];
     let before = &days[..days.len() - 1];
     let mean = before.iter().sum::<u64>() / before.len() as u64;
@@ -112,9 +113,12 @@ fn course(days: &[u64; DAYS as usize]) -> Markup {
         format::number(today),
         format::number(before.iter().sum())
     );
+    let values = days.iter().map(|count| Some(*count as f64)).collect();
+    let line = Line { name: "created", class: "fail", values };
+    let from = now.floor(DAY).minus(DAY * (DAYS - 1));
     html! {
         span.course title=(said) {
-            (chart::sparkline(&format!("Created by day: {said}"), "fail", &days.iter().map(|count| Some(*count as f64)).collect::<Vec<_>>()))
+            (told_sparkline(&format!("Created by day: {said}"), from, DAY, Unit::Count, &[line]))
             @if today == 0 { span.quiet { "none today" } }
             @else if today > mean { span.bad { "↑ " (format::number(today)) " today" } }
             @else { span.quiet { (format::number(today)) " today" } }
@@ -163,7 +167,7 @@ fn one(
                 span.status.bad { (icon::cross()) (group.reason.as_str().replace('_', " ")) @if let Some(outcome) = group.outcome.filter(|outcome| outcome.as_str() != group.reason.as_str()) { " · " (outcome.as_str().replace('_', " ")) } @if let Some(code) = group.http_status { " · HTTP " (code) } }
                 h2 { (names.link(group.destination_id)) }
                 span.grow {}
-                (course(&courses.of(group)))
+                (course(now, &courses.of(group)))
                 strong.big-count { (format::number(group.count)) }
             }
             p { (remedy(group.reason)) }

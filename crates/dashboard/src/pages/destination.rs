@@ -234,10 +234,10 @@ fn signing(visit: &Visit, destination: &DestinationView) -> Markup {
             p.note { "Two secrets sign at present: the one before as well, for another " (moment::countdown(visit.now(), until)) ", until " (moment::exact(until)) ". Receivers take either." }
         }
         p { "Requests are signed by the " strong { (destination.signing.scheme.as_str()) } " scheme: the headers " code { "webhook-id" } ", " code { "webhook-timestamp" } " and " code { "webhook-signature" } " of Standard Webhooks." }
-        @if visit.may(Scope::SecretsReveal) {
+        @if visit.visitor.may_reveal_signing_secrets() {
             p { button.button type="button" data-reveal={ "/v1/destinations/" (id) "/secret" } data-member="secret" { "Reveal the secret" } " " span.quiet { "It is written into the audit log who did." } }
             div.revealed data-revealed hidden {}
-        } @else { p.quiet { "Your key may not reveal the secret." } }
+        } @else { p.quiet { "You may not reveal the secret." } }
         @if visit.may(Scope::DestinationsWrite) {
             form.inline data-form={ "/v1/destinations/" (id) "/rotate-secret" } data-method="POST" data-done="The secret was changed" {
                 label { "The old one signs as well for "
@@ -260,7 +260,7 @@ fn test(visit: &Visit, destination: &DestinationView) -> Markup {
             p.hint { "It is sent once, in a slot of the destination, and stored nowhere." }
             div data-form-result role="status" {}
         }
-    } @else { p.quiet { "Your key may not send tests." } } }
+    } @else { p.quiet { "You may not send tests." } } }
 }
 
 fn history(now: Timestamp, holds: &[HoldRecordView]) -> Markup {

@@ -126,7 +126,7 @@ pub(crate) fn edit(visit: &Visit, destination: &DestinationView, version: i64) -
                         button.button.danger type="button" data-action={ "/v1/destinations/" (id) } data-method="DELETE" data-then="/destinations"
                             data-confirm={ "Delete " (destination.name) "?" } data-confirm-text={ "Its routes go with it, and what waits for it (" (crate::hold::waiting(destination)) ") is cancelled. This cannot be undone." } { "Delete" }
                     }
-                } @else { p.quiet { "Your key may look at this and not change it." } }
+                } @else { p.quiet { "You may look at this and not change it." } }
             }
         }
     }

@@ -55,6 +55,7 @@ fn operations() -> Vec<Operation<'static>> {
 }
 
 fn made(visit: &Visit) -> Result<Page, PageError> {
+    visit.require_beyond_portal()?;
     let operations = operations();
     let asked = visit.params.get("op").unwrap_or("list_events");
     let shown = operations.iter().find(|operation| operation.id() == asked).or(operations.first());

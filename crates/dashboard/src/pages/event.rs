@@ -146,7 +146,7 @@ fn head(visit: &Visit, shown: &Shown, in_pane: bool) -> Markup {
             p.event-id { (status::event(&event.fanout)) " " (name::copied_id(&id)) }
             dl.meta {
                 dt { "Received" } dd { (moment::ago(visit.now(), event.received_at)) " " span.quiet { (moment::exact(event.received_at)) } }
-                dt { "Source" } dd { @match event.source_id { Some(source) => { a href="/sources" { (name::id(source)) } }, None => "published by API" } }
+                dt { "Source" } dd { @match event.source_id { Some(source) if visit.visitor.is_portal() => (name::id(source)), Some(source) => { a href="/sources" { (name::id(source)) } }, None => "published by API" } }
                 @if let Some(key) = &event.idempotency_key { dt { "Idempotency key" } dd { code { (key) } } }
                 @if let Some(key) = &event.ordering_key { dt { "Ordering key" } dd { code { (key) } } }
                 @if let Some(at) = event.deliver_at { dt { "Not before" } dd { (moment::exact(at)) } }

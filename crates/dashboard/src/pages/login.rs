@@ -1,4 +1,4 @@
-//! Signing in, and the first user.
+//! Signing in, the first user, and whoever comes by a portal link.
 
 use crate::{assets, frame};
 use maud::{DOCTYPE, Markup, html};
@@ -29,6 +29,7 @@ pub(crate) fn page(next: &str, problem: Option<&str>) -> Markup {
                             button.button type="submit" { "Sign in" }
                         }
                     }
+                    p.hint { "Came by a link? What it opened has ended: go back to where you found it, and ask for another one." }
                     p.hint { "Started with " code { "serve --dev" } "? The line " code { "Dashboard" } " it printed has a link that signs you in." }
                     noscript { p.problem { "Signing in needs JavaScript. Nothing is loaded from anywhere but this server." } }
                 }
@@ -61,6 +62,32 @@ pub(crate) fn set_up(token: &str, problem: Option<&str>) -> Markup {
                         }
                     } @else { p { a.button href="/login" { "Sign in" } } }
                     noscript { p.problem { "This needs JavaScript. Nothing is loaded from anywhere but this server." } }
+                }
+                script type="module" src=(assets::url("login.js")) {}
+            }
+        }
+    }
+}
+
+/// For whoever was sent here with a link: nothing is opened before the button is pressed.
+pub(crate) fn portal(token: &str, problem: Option<&str>) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            (frame::head("Your webhooks"))
+            body.plain-page {
+                main.login #main {
+                    (frame::brand())
+                    h1 { "Your webhooks" }
+                    p #login-problem.problem role="alert" hidden[problem.is_none()] { (problem.unwrap_or_default()) }
+                    @if problem.is_none() {
+                        p.hint { "Where your events are delivered, and what became of them. This link opens once, in this browser." }
+                        form data-sign-in="/ui/portal" data-next="/" {
+                            input type="hidden" name="token" value=(token);
+                            button.button.primary type="submit" autofocus { "Open" }
+                        }
+                        noscript { p.problem { "This needs JavaScript. Nothing is loaded from anywhere but this server." } }
+                    }
                 }
                 script type="module" src=(assets::url("login.js")) {}
             }

@@ -5,6 +5,9 @@ use domain::account::Scope;
 use maud::{Markup, html};
 
 pub(crate) fn body(visit: &Visit, destinations: usize) -> Markup {
+    if visit.visitor.is_portal() {
+        return of_portal(visit, destinations);
+    }
     let origin = &visit.origin;
     let publish = format!(
         "curl {origin}/v1/events \\\n  -H \"authorization: Bearer $POSTHASTE_KEY\" \\\n  -H \"content-type: application/json\" \\\n  -d '{{\"type\": \"invoice.paid\", \"data\": {{\"id\": \"in_1\", \"amount\": 1299}}}}'"
@@ -37,6 +40,20 @@ pub(crate) fn body(visit: &Visit, destinations: usize) -> Markup {
                     h2 { "Look" }
                     p { "It appears here and under " a href="/events" { "Events" } ": every attempt, every header, and what the next one waits for." }
                 }
+            }
+        }
+    }
+}
+
+/// Whoever came by a link brings no events in.
+fn of_portal(visit: &Visit, destinations: usize) -> Markup {
+    html! {
+        section.quick {
+            p.lead { "Nothing has come in yet. This page shows events as they happen." }
+            @if destinations > 0 {
+                p { "They are delivered to " a href="/destinations" { "your destinations" } "." }
+            } @else if visit.may(Scope::DestinationsWrite) {
+                p { a.button href="/destinations/new" { "Add a destination" } " with the URL they are to be delivered to." }
             }
         }
     }

@@ -67,7 +67,7 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
     let now = visit.now();
     let body = html! {
         @if may { (create(&sources, &destinations)) }
-        @if let Some(recent) = &recent { (preview(now, &sources, recent)) }
+        @if let Some(recent) = recent.as_ref().filter(|_| !visit.visitor.only_looks()) { (preview(now, &sources, recent)) }
         // Once for all forms: each would have it again.
         datalist #known-destinations { @for destination in &destinations { option value=(destination.id) { (destination.name) } } }
         div #rows data-region {

@@ -33,6 +33,9 @@ pub(crate) async fn page(visit: Visit) -> Response {
 
 async fn made(visit: &Visit) -> Result<Page, PageError> {
     let (app, now) = (&visit.app, visit.now());
+    if visit.visitor.is_portal() {
+        return Ok(Page::new("Settings", of_portal(visit)));
+    }
     let account = visit.visitor.account_id();
     let own = match account {
         Some(id) => Some(read::account(app, id).await?),
@@ -131,6 +134,19 @@ async fn projected(visit: &Visit, account: AccountId) -> Result<Option<(u64, u64
     }
     let mean = sample.iter().map(|event| event.size_bytes).sum::<u64>() / sample.len() as u64;
     Ok(Some((a_day, mean)))
+}
+
+/// All there is for whoever came by a link: when that ends.
+fn of_portal(visit: &Visit) -> Markup {
+    let ends_at = visit.visitor.ends_at();
+    html! {
+        section.panel #session {
+            h2 { "Signed in" }
+            p { "You came by a link, which has opened these pages in this browser. That ends in " (moment::countdown(visit.now(), ends_at)) " (" (moment::exact(ends_at)) "), after half an hour without a request, or now:" }
+            p { button.button type="button" data-sign-out { "Sign out" } }
+            @if visit.visitor.only_looks() { p.quiet { "You may look at everything here, and change nothing." } }
+        }
+    }
 }
 
 fn of_account(visit: &Visit, account: &AccountView, version: i64, projected: Option<(u64, u64)>) -> Markup {
@@ -259,7 +275,7 @@ fn of_audit(now: Timestamp, entries: &[AuditEntryView]) -> Markup {
                     tbody { @for entry in entries { tr data-key=(entry.id) {
                         td { (entry.action.replace('_', " ")) @if let Some(count) = entry.count { " × " (count) } }
                         td { @match &entry.object_id { Some(id) => (name::id(id)), None => "–" } }
-                        td { @match (entry.actor.key_id, entry.actor.user_id) { (Some(id), _) => (name::id(id)), (None, Some(id)) => (name::id(id)), _ => (entry.actor.kind.as_str()) } }
+                        td { @match (entry.actor.key_id, entry.actor.user_id, entry.actor.portal_link_id) { (Some(id), ..) => (name::id(id)), (_, Some(id), _) => (name::id(id)), (.., Some(id)) => (name::id(id)), _ => (entry.actor.kind.as_str()) } }
                         td { (entry.client.as_deref().unwrap_or("–")) }
                         td.num { (moment::ago(now, entry.at)) }
                     } } }

@@ -33,6 +33,7 @@ pub(crate) async fn page(visit: Visit) -> Response {
 }
 
 async fn made(visit: &Visit) -> Result<Page, PageError> {
+    visit.require_beyond_portal()?;
     let account = visit.require(Scope::DestinationsRead)?;
     let page = store::Page { before: visit.params.parse("before"), limit: limits::PAGE_MAX };
     let found = read::sources(&visit.app, account, &read::Wanted::default(), page).await?;

@@ -344,6 +344,7 @@ impl NodeParts<'_> {
                 idempotency_window: config.idempotency_window,
                 defaults: config.defaults.clone(),
                 dev: dev == Dev::Yes,
+                dashboard: config.dashboard,
                 tracer: telemetry_metrics.tracer(),
                 ..ApiConfig::new(&config.public_url, VERSION)
             },

@@ -8,9 +8,10 @@ use domain::{
     destination::Destination,
     event::Event,
     id::{
-        AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, NodeId, ReplayId,
-        RouteId, SessionId, SourceId, UserId,
+        AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, NodeId, PortalLinkId,
+        ReplayId, RouteId, SessionId, SourceId, UserId,
     },
+    portal_link::PortalLink,
     rollup::{FanoutSums, Span},
     route::Route,
     session::{Holder, SecretHash, Session, SignInLink, User},
@@ -22,11 +23,12 @@ use store::{
     AccountBacklog, AccountChanges, AttemptRecord, AuditChains, AuditFilter, AuditLog, Backlogs, Catalog,
     ChainOwner, Chore, Chores, CreatedReplay, DeadLetterGroup, DeadLetters, DeliveryFilter, DeliveryRecord,
     DestinationRecord, Dismissal, Erased, Erasure, ErasureStep, Erasures, EventCount, EventFilter,
-    EventRecord, EventWalk, FactWalk, FanoutCounts, FreshSums, GroupFilter, GroupKey, HeldSession, History,
-    KeptPayload, LanePlace, LaneRollup, LaneRollups, LaneRow, Listed, NewReplay, NewSession, OpenReplay,
-    OriginalWalk, Originals, Page, PayloadSize, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold,
-    ReplayPlace, ReplaySwitch, ReplayWalk, Replays, Retention, Rollup, RollupKind, RollupMark, Rollups,
-    Selection, Sessions, StoreError, SuccessRate, SumPlace, Summed, SummedTail, Survey, Term,
+    EventRecord, EventWalk, FactWalk, FanoutCounts, FreshSums, GroupFilter, GroupKey, HeldPortalLink,
+    HeldSession, History, KeptPayload, LanePlace, LaneRollup, LaneRollups, LaneRow, Listed, ListedPortalLink,
+    NewReplay, NewSession, OpenReplay, OriginalWalk, Originals, Page, PayloadSize, PortalLinks, Pruned,
+    PublishedLanes, Replay, ReplayChunk, ReplayHold, ReplayPlace, ReplaySwitch, ReplayWalk, Replays,
+    Retention, Rollup, RollupKind, RollupMark, Rollups, Selection, Sessions, StoreError, SuccessRate,
+    SumPlace, Summed, SummedTail, Survey, Term,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
@@ -214,6 +216,14 @@ forward! { Sessions:
     fn users(page: Page<UserId>) -> Vec<User>;
     fn delete_user(id: UserId, audit: &AuditEntry) -> ();
     fn change_password(id: UserId, password: &str, new: &NewSession, audit: &AuditEntry) -> ();
+}
+
+forward! { PortalLinks:
+    fn create_portal_link(link: &PortalLink, audit: &AuditEntry) -> ();
+    fn portal_link(hash: &SecretHash) -> Option<HeldPortalLink>;
+    fn open_portal_link(link: &PortalLink, new: &NewSession, audit: &AuditEntry) -> ();
+    fn portal_links(account: AccountId, page: Page<PortalLinkId>) -> Vec<ListedPortalLink>;
+    fn revoke_portal_link(account: AccountId, id: PortalLinkId, audit: &AuditEntry) -> ();
 }
 
 forward! { Backlogs:

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use domain::{
     account::ApiKey,
     audit::AuditEntry,
-    id::{AccountId, SessionId, UserId},
+    id::{AccountId, PortalLinkId, SessionId, UserId},
     limits,
     session::{Holder, LinkPurpose, SecretHash, Session, SignInLink, User},
     time::Timestamp,
@@ -38,6 +38,7 @@ impl Sessions for MemoryStore {
         let of = match session.holder {
             Holder::Key(id) => tables.api_keys.get(&id).cloned().map(SessionOf::Key),
             Holder::User(id) => tables.users.get(&id).cloned().map(SessionOf::User),
+            Holder::PortalLink(id) => tables.held_portal_link(id).map(SessionOf::PortalLink),
         };
         Ok(of.map(|of| HeldSession { session: session.clone(), of }))
     }
@@ -97,7 +98,11 @@ impl Sessions for MemoryStore {
         let over: Vec<SecretHash> = over.map(|link| link.hash).take(limit - old.len()).collect();
         tables.sessions.retain(|id, _| !old.contains(id));
         tables.links.retain(|hash, _| !over.contains(hash));
-        Ok(old.len() + over.len())
+        let left = limit - old.len() - over.len();
+        let ended = tables.portal_links.values().filter(|link| link.ends_at() <= links_over);
+        let ended: Vec<PortalLinkId> = ended.map(|link| link.id).take(left).collect();
+        tables.portal_links.retain(|id, _| !ended.contains(id));
+        Ok(old.len() + over.len() + ended.len())
     }
 
     // --- Links ---------------------------------------------------------------------------------------------------
@@ -187,7 +192,7 @@ impl Sessions for MemoryStore {
 }
 
 impl Tables {
-    fn begin(&mut self, new: &NewSession) {
+    pub(super) fn begin(&mut self, new: &NewSession) {
         if let Some(id) = new.replaces {
             self.sessions.remove(&id);
         }
@@ -198,7 +203,9 @@ impl Tables {
         self.sessions.retain(|id, _| !old.contains(id));
     }
 
+    /// And the portal links that the holder has made, with theirs.
     pub(super) fn end_sessions(&mut self, holder: Holder) {
         self.sessions.retain(|_, session| session.holder != holder);
+        self.remove_portal_links_by(holder);
     }
 }

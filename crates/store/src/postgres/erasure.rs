@@ -78,6 +78,7 @@ pub(super) const TABLES: &[(ErasurePhase, &str, &str)] = &[
     (ErasurePhase::Sources, "api_keys", "account_id = :account_id order by account_id, id desc"),
     // Whoever has chosen the account signs in again.
     (ErasurePhase::Sources, "sessions", "account_id = :account_id"),
+    (ErasurePhase::Sources, "portal_links", "account_id = :account_id order by account_id, id desc"),
     (
         ErasurePhase::Sums,
         "rollups",

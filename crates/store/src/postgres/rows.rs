@@ -11,8 +11,8 @@ use domain::{
     destination::Numbering,
     event::{Event, EventType},
     id::{
-        AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, NodeId, ReplayId,
-        RequestId, RouteId, SessionId, SourceId, UserId,
+        AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, NodeId, PortalLinkId,
+        ReplayId, RequestId, RouteId, SessionId, SourceId, UserId,
     },
     time::Timestamp,
 };
@@ -292,7 +292,7 @@ macro_rules! columns {
 columns! {
     as they are: bool, i16, i32, i64, String, Uuid, Vec<u8>, Vec<Uuid>, Vec<i64>, &'r str, &'r [u8], Vec<&'r str>;
     ids: AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, NodeId, ReplayId, RequestId, RouteId,
-        SessionId, SourceId, UserId;
+        PortalLinkId, SessionId, SourceId, UserId;
     numbers: u16 => i16, u32 => i32, u64 => i64, usize => i64;
 }
 

@@ -2,7 +2,8 @@
 
 use super::{
     PostgresStore, audit_log, catalog,
-    pool::Transaction,
+    pool::{Connection, Transaction},
+    portal_links,
     rows::{Cells, Doc, Rows, Unreadable},
     statement::{Statement, params, sql},
 };
@@ -17,6 +18,7 @@ use domain::{
     time::Timestamp,
 };
 use std::sync::LazyLock;
+use uuid::Uuid;
 
 static INSERT_SESSION: LazyLock<Statement> = sql!("insert_session");
 static END_OLD_SESSIONS: LazyLock<Statement> = sql!("end_old_sessions");
@@ -37,6 +39,8 @@ static END_SESSIONS: LazyLock<Statement> =
     sql!("end_sessions": "delete from sessions where holder_id = :holder_id");
 static PRUNE_SESSIONS: LazyLock<Statement> = sql!("prune_sessions");
 static PRUNE_LINKS: LazyLock<Statement> = sql!("prune_links");
+static PRUNE_PORTAL_LINKS: LazyLock<Statement> = sql!("prune_portal_links");
+static SESSIONS_OF_HOLDERS: LazyLock<Statement> = sql!("session", "where holder_id = any(:holder_ids)");
 static INSERT_LINK: LazyLock<Statement> = sql!(
     "insert_link": "insert into sign_in_links (hash, purpose, key_id, expires_at) values (:hash, :purpose, :key_id, :expires_at)"
 );
@@ -87,9 +91,9 @@ impl Sessions for PostgresStore {
         let Some(session) = rows.first(session)? else { return Ok(None) };
         let of = match session.holder {
             Holder::Key(id) => catalog::api_key_by_id(&connection, id).await?.map(SessionOf::Key),
-            Holder::User(id) => {
-                let rows = connection.read(&USER, params![id: id.uuid() => UUID]).await?;
-                rows.first(user)?.map(SessionOf::User)
+            Holder::User(id) => user_by_id(&connection, id).await?.map(SessionOf::User),
+            Holder::PortalLink(id) => {
+                portal_links::held_by_id(&connection, id).await?.map(SessionOf::PortalLink)
             }
         };
         Ok(of.map(|of| HeldSession { session, of }))
@@ -159,7 +163,10 @@ impl Sessions for PostgresStore {
         let left = limit.saturating_sub(sessions);
         let params = params![over: links_over.micros() => INT8, limit: left as i64 => INT8];
         let links: usize = connection.write(&PRUNE_LINKS, params).await?.value("gone")?;
-        Ok(sessions + links)
+        let left = left.saturating_sub(links);
+        let params = params![over: links_over.micros() => INT8, limit: left as i64 => INT8];
+        let portals: usize = connection.write(&PRUNE_PORTAL_LINKS, params).await?.value("gone")?;
+        Ok(sessions + links + portals)
     }
 
     // --- Links ---------------------------------------------------------------------------------------------------
@@ -226,8 +233,8 @@ impl Sessions for PostgresStore {
     }
 
     async fn user(&self, id: UserId) -> Result<User, StoreError> {
-        let rows = self.pools.general().await?.read(&USER, params![id: id.uuid() => UUID]).await?;
-        rows.first(user)?.ok_or(StoreError::NotFound { what: "user" })
+        let found = user_by_id(&self.pools.general().await?, id).await?;
+        found.ok_or(StoreError::NotFound { what: "user" })
     }
 
     async fn user_by_name(&self, name: &str) -> Result<Option<User>, StoreError> {
@@ -277,7 +284,7 @@ impl Sessions for PostgresStore {
     }
 }
 
-async fn begin(transaction: &Transaction<'_>, new: &NewSession) -> Result<(), StoreError> {
+pub(super) async fn begin(transaction: &Transaction<'_>, new: &NewSession) -> Result<(), StoreError> {
     if let Some(id) = new.replaces {
         transaction.run(&END_SESSION, params![id: id.uuid() => UUID]).await?;
     }
@@ -298,9 +305,26 @@ async fn begin(transaction: &Transaction<'_>, new: &NewSession) -> Result<(), St
     Ok(())
 }
 
+/// And the portal links that the holder has made, with theirs.
 pub(super) async fn end_sessions(transaction: &Transaction<'_>, holder: Holder) -> Result<(), StoreError> {
     transaction.run(&END_SESSIONS, params![holder_id: holder.uuid() => UUID]).await?;
-    Ok(())
+    portal_links::remove_by(transaction, holder).await
+}
+
+/// Of whoever has one.
+pub(super) async fn of_holders(
+    connection: &Connection,
+    holders: Vec<Uuid>,
+) -> Result<Vec<Session>, StoreError> {
+    if holders.is_empty() {
+        return Ok(Vec::new());
+    }
+    let params = params![holder_ids: holders => UUID_ARRAY];
+    Ok(connection.read(&SESSIONS_OF_HOLDERS, params).await?.all(session)?)
+}
+
+pub(super) async fn user_by_id(connection: &Connection, id: UserId) -> Result<Option<User>, StoreError> {
+    Ok(connection.read(&USER, params![id: id.uuid() => UUID]).await?.first(user)?)
 }
 
 async fn insert_user(transaction: &Transaction<'_>, user: &User) -> Result<(), StoreError> {
@@ -314,7 +338,7 @@ async fn insert_user(transaction: &Transaction<'_>, user: &User) -> Result<(), S
     Ok(())
 }
 
-fn found(rows: &Rows, what: &'static str) -> Result<(), StoreError> {
+pub(super) fn found(rows: &Rows, what: &'static str) -> Result<(), StoreError> {
     if rows.is_empty() { Err(StoreError::NotFound { what }) } else { Ok(()) }
 }
 
@@ -350,6 +374,6 @@ fn user(cells: &mut Cells<'_, '_>) -> Result<User, Unreadable> {
 }
 
 /// One of another length was made by hand, and fits nothing.
-fn hash(bytes: &[u8]) -> SecretHash {
+pub(super) fn hash(bytes: &[u8]) -> SecretHash {
     bytes.try_into().unwrap_or_default()
 }

@@ -57,6 +57,7 @@ pub(super) const TABLES: &[(ErasurePhase, &str, &str)] = &[
     (ErasurePhase::Sources, "api_keys", erase_rows!("api_keys", "id")),
     // Whoever has chosen the account signs in again.
     (ErasurePhase::Sources, "sessions", erase_rows!("sessions", "id")),
+    (ErasurePhase::Sources, "portal_links", erase_rows!("portal_links", "id")),
     (ErasurePhase::Sums, "rollups", erase_rows!("rollups", "account_id, destination_id, span, starts_at")),
     (
         ErasurePhase::Sums,

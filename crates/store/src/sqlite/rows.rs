@@ -7,8 +7,8 @@ use domain::{
     delivery::{Delivery, Ending, Position},
     event::{Event, EventType},
     id::{
-        AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, NodeId, ReplayId,
-        RequestId, RouteId, SessionId, SourceId, UserId,
+        AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, NodeId, PortalLinkId,
+        ReplayId, RequestId, RouteId, SessionId, SourceId, UserId,
     },
     outcome::Outcome,
     time::Timestamp,
@@ -40,7 +40,7 @@ macro_rules! ids {
 
 ids! {
     AccountId ApiKeyId AttemptId AuditId DeliveryId DestinationId EventId NodeId ReplayId RequestId RouteId SessionId
-    SourceId UserId
+    PortalLinkId SourceId UserId
 }
 
 /// The columns of a row, from the one that is read next.

@@ -1,7 +1,7 @@
 //! Sessions, links and users.
 
 use super::{
-    SqliteStore, audit_log, catalog,
+    SqliteStore, audit_log, catalog, portal_links,
     rows::Columns,
     statement::{bound, sql},
     trouble::{Trouble, unreadable},
@@ -27,6 +27,7 @@ const SESSIONS_OF: &str =
     concat!(sql!("session"), "where holder_id = :holder_id and id < :before order by id desc limit :limit");
 const PRUNE_SESSIONS: &str = sql!("prune_sessions");
 const PRUNE_LINKS: &str = sql!("prune_links");
+const PRUNE_PORTAL_LINKS: &str = sql!("prune_portal_links");
 const INSERT_USER: &str = sql!("insert_user");
 const USER: &str = concat!(sql!("user"), "where id = :id");
 const USER_BY_NAME: &str = concat!(sql!("user"), "where name = :name");
@@ -63,7 +64,10 @@ impl Sessions for SqliteStore {
             };
             let of = match session.holder {
                 Holder::Key(id) => catalog::api_key_by_id(connection, id)?.map(SessionOf::Key),
-                Holder::User(id) => bound!(USER, id: id).first(connection, user)?.map(SessionOf::User),
+                Holder::User(id) => user_by_id(connection, id)?.map(SessionOf::User),
+                Holder::PortalLink(id) => {
+                    portal_links::held_by_id(connection, id)?.map(SessionOf::PortalLink)
+                }
             };
             Ok(of.map(|of| HeldSession { session, of }))
         })
@@ -144,6 +148,8 @@ impl Sessions for SqliteStore {
                 Ok(bound!("select 1 from sessions where seen_at < :seen_before limit 1", seen_before: seen_before)
                     .exists(connection)?
                     || bound!("select 1 from sign_in_links where expires_at <= :over limit 1", over: links_over)
+                        .exists(connection)?
+                    || bound!("select 1 from portal_links where ends_at <= :over limit 1", over: links_over)
                         .exists(connection)?)
             })
             .await?;
@@ -154,7 +160,9 @@ impl Sessions for SqliteStore {
             let sessions =
                 bound!(PRUNE_SESSIONS, seen_before: seen_before, limit: limit).execute(connection)?;
             let links = bound!(PRUNE_LINKS, over: links_over, limit: limit - sessions).execute(connection)?;
-            Ok(sessions + links)
+            let left = limit - sessions - links;
+            let portals = bound!(PRUNE_PORTAL_LINKS, over: links_over, limit: left).execute(connection)?;
+            Ok(sessions + links + portals)
         })
         .await
     }
@@ -234,7 +242,7 @@ impl Sessions for SqliteStore {
 
     async fn user(&self, id: UserId) -> Result<User, StoreError> {
         self.read(move |connection| {
-            bound!(USER, id: id).first(connection, user)?.ok_or(StoreError::NotFound { what: "user" }.into())
+            user_by_id(connection, id)?.ok_or(StoreError::NotFound { what: "user" }.into())
         })
         .await
     }
@@ -285,7 +293,7 @@ impl Sessions for SqliteStore {
     }
 }
 
-fn begin(connection: &Connection, new: &NewSession) -> Result<(), Trouble> {
+pub(super) fn begin(connection: &Connection, new: &NewSession) -> Result<(), Trouble> {
     if let Some(id) = new.replaces {
         bound!("delete from sessions where id = :id", id: id).execute(connection)?;
     }
@@ -309,10 +317,21 @@ fn begin(connection: &Connection, new: &NewSession) -> Result<(), Trouble> {
     Ok(())
 }
 
+/// And the portal links that the holder has made, with theirs.
 pub(super) fn end_sessions(connection: &Connection, holder: Holder) -> Result<(), Trouble> {
     bound!("delete from sessions where holder_id = :holder_id", holder_id: *holder.uuid().as_bytes())
         .execute(connection)?;
-    Ok(())
+    portal_links::remove_by(connection, holder)
+}
+
+pub(super) fn newest(connection: &Connection, holder: Holder) -> Result<Option<Session>, Trouble> {
+    let holder_id = *holder.uuid().as_bytes();
+    bound!(SESSIONS_OF, holder_id: holder_id, before: SessionId::MAX, limit: 1_usize)
+        .first(connection, session)
+}
+
+pub(super) fn user_by_id(connection: &Connection, id: UserId) -> Result<Option<User>, Trouble> {
+    bound!(USER, id: id).first(connection, user)
 }
 
 fn insert_user(connection: &Connection, user: &User) -> Result<(), Trouble> {
@@ -338,7 +357,7 @@ fn insert_user(connection: &Connection, user: &User) -> Result<(), Trouble> {
     }
 }
 
-fn found(rows: usize, what: &'static str) -> Result<(), Trouble> {
+pub(super) fn found(rows: usize, what: &'static str) -> Result<(), Trouble> {
     if rows == 0 { Err(StoreError::NotFound { what }.into()) } else { Ok(()) }
 }
 

@@ -15,8 +15,8 @@ use crate::{
 };
 use domain::{
     id::{
-        AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, NodeId, ReplayId,
-        RequestId, RouteId, SessionId, SourceId, UserId,
+        AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, NodeId, PortalLinkId,
+        ReplayId, RequestId, RouteId, SessionId, SourceId, UserId,
     },
     time::Timestamp,
 };
@@ -338,7 +338,7 @@ macro_rules! ids {
 
 ids! {
     AccountId ApiKeyId AttemptId AuditId DeliveryId DestinationId EventId NodeId ReplayId RequestId RouteId SessionId
-    SourceId UserId
+    PortalLinkId SourceId UserId
 }
 
 #[cfg(test)]

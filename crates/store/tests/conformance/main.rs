@@ -23,6 +23,7 @@ mod lanes;
 mod membership;
 mod operational_events;
 mod order;
+mod portal_links;
 mod queue;
 mod replay;
 mod replay_lists;
@@ -128,6 +129,19 @@ macro_rules! kept_by {
                 a_user_reads_back_and_its_name_is_its_own,
                 removing_a_user_ends_its_sessions,
                 another_password_ends_every_session_but_the_one_it_begins,
+            }
+            promises! {
+                $backend, portal_links:
+                a_portal_link_reads_back_with_its_maker,
+                a_portal_link_is_opened_once_and_in_time,
+                of_many_that_open_a_portal_link_at_once_one_does,
+                portal_links_are_listed_by_account_with_their_sessions,
+                a_revoked_portal_link_is_gone_with_its_session,
+                what_is_done_to_a_portal_link_is_written_down_in_its_accounts_chain,
+                a_portal_link_ends_with_whoever_made_it,
+                a_deleted_account_has_no_portal_links,
+                of_many_portal_links_of_an_account_the_newest_stay_and_what_is_over_goes_first,
+                portal_links_that_are_over_are_pruned_in_steps,
             }
             promises! {
                 $backend, ingest:

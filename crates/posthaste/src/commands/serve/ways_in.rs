@@ -10,7 +10,12 @@ use std::{
 
 /// How the dashboard looks.
 pub(super) fn pages() -> Pages {
-    Pages { router: dashboard::router(), login: dashboard::login_page, set_up: dashboard::set_up_page }
+    Pages {
+        router: dashboard::router(),
+        login: dashboard::login_page,
+        set_up: dashboard::set_up_page,
+        portal: dashboard::portal_page,
+    }
 }
 
 #[derive(Default)]

@@ -98,6 +98,11 @@ impl Visitor {
         self.scopes().contains(&scope)
     }
 
+    /// Of no account: an operator, or a platform.
+    pub fn is_of_installation(&self) -> bool {
+        self.known.kind().is_of_installation()
+    }
+
     pub fn is_operator(&self) -> bool {
         self.known.kind() == KeyKind::Operator
     }

@@ -51,11 +51,11 @@ function arm(chart) {
     if (Math.abs(end - start) < 0.01) return;
     const [from, step] = [Number(chart.dataset.from), Number(chart.dataset.step)];
     const moment = part => new Date(from + Math.round(part * (rows.length - 1)) * step);
-    const text = part => moment(part).toISOString().replace('.000Z', 'Z');
+    const text = (part, steps = 0) => new Date(moment(part).getTime() + steps * step).toISOString().replace('.000Z', 'Z');
     const [since, until] = [Math.min(start, end), Math.max(start, end)];
     const url = new URL('/events', location.href);
     const words = (new URL(location.href).searchParams.get('q') || '').split(' ').filter(word => word && !/^(since|until):/.test(word));
-    url.searchParams.set('q', [...words, `since:${text(since)}`, `until:${text(until)}`].join(' '));
+    url.searchParams.set('q', [...words, `since:${text(since)}`, ...(moment(until).getTime() + step < Date.now() ? [`until:${text(until, 1)}`] : [])].join(' '));
     location.assign(url);
   });
   plot.addEventListener('pointercancel', () => { brush?.remove(); brush = null; });

@@ -87,7 +87,7 @@ function merge(fresh) {
     if (!region.matches('[data-list]')) {
       const dragged = region.querySelector('.brush, .tip');
       // Nor is what somebody fills in, or has just been shown once.
-      const held = region.querySelector('details[open] > form, [data-revealed]:not([hidden])');
+      const held = region.querySelector('details[open] > form, [data-samples][open], [data-revealed]:not([hidden])');
       if (!dragged && !held && !(region.matches(':hover') && region.querySelector('form'))) replaceRegion(fresh, region.id);
       continue;
     }

@@ -171,6 +171,8 @@ if (box && offered) {
     const options = [...offered.children];
     if (offered.hidden || !options.length) return;
     if (event.key === 'Escape') {
+      // The first closes what is offered; else the browser would empty the box.
+      event.preventDefault();
       event.stopPropagation();
       offered.hidden = true;
       box.setAttribute('aria-expanded', 'false');

@@ -16,16 +16,28 @@ fn word(text: &str) -> String {
     if !text.is_empty() && text.chars().all(plain) { text.to_owned() } else { quoted(text) }
 }
 
-/// Reads a path of the API, with its query.
+/// Whoever acts for any account names the one that is looked at.
+fn account(visit: &Visit) -> String {
+    let named = visit.visitor.account_id().filter(|_| visit.visitor.is_of_installation());
+    named.map(|id| format!(" \\\n  -H 'posthaste-account: {id}'")).unwrap_or_default()
+}
+
+/// Reads what is an account's, with its query.
 pub(crate) fn curl(visit: &Visit, path: &str) -> String {
+    format!("{}{}", curl_installation(visit, path), account(visit))
+}
+
+/// Reads what is the installation's own.
+pub(crate) fn curl_installation(visit: &Visit, path: &str) -> String {
     format!("curl {} \\\n  {KEY}", quoted(&format!("{}{path}", visit.origin)))
 }
 
 /// Posts a document to a path of the API.
 pub(crate) fn curl_post(visit: &Visit, path: &str, body: &str) -> String {
     format!(
-        "curl {} \\\n  {KEY} \\\n  -H 'content-type: application/json' \\\n  -d {}",
+        "curl {} \\\n  {KEY}{} \\\n  -H 'content-type: application/json' \\\n  -d {}",
         quoted(&format!("{}{path}", visit.origin)),
+        account(visit),
         quoted(body)
     )
 }

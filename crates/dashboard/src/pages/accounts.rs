@@ -89,7 +89,7 @@ pub(crate) async fn choose(visit: &Visit) -> Markup {
     let now = visit.now();
     let each = accounts.iter().take(ACCOUNTS).map(|account| Figures::of(&visit.app, account.id, now).boxed());
     let figures = together(each.collect()).await;
-    let curl = command_line::curl(visit, "/v1/accounts");
+    let curl = command_line::curl_installation(visit, "/v1/accounts");
     html! {
         div.tools {
             form.find action="/" method="get" role="search" {

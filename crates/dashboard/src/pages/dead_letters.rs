@@ -173,7 +173,7 @@ fn one(
             p { (remedy(group.reason)) }
             p.quiet { "first " (moment::ago(now, group.first_at)) " · last " (moment::ago(now, group.last_at)) }
             details.samples data-samples=(samples(&query)) {
-                summary { "Samples" span.quiet { " · the newest: " (name::id(group.sample_delivery_id)) } }
+                summary { "Samples" }
                 div data-samples-shown { p.quiet { a href={ "/deliveries/" (group.sample_delivery_id) } { (name::id(group.sample_delivery_id)) } } }
             }
             div.acts {

@@ -103,8 +103,8 @@ fn of_installation(visit: &Visit) -> Markup {
                 h2 { "Installation" }
                 @if visit.visitor.is_operator() {
                     button.button.small type="button" data-look-again { "Look again" }
-                    (name::copy_commands(&command_line::curl(visit, "/v1/doctor"), Some("posthaste doctor")))
-                } @else { (name::copy_commands(&command_line::curl(visit, "/readyz"), Some(&command_line::health(visit)))) }
+                    (name::copy_commands(&command_line::curl_installation(visit, "/v1/doctor"), Some("posthaste doctor")))
+                } @else { (name::copy_commands(&command_line::curl_installation(visit, "/readyz"), Some(&command_line::health(visit)))) }
             }
             p { "Posthaste " strong { (env!("CARGO_PKG_VERSION")) } " · " a href="/docs" { "API" } " · " a href="/openapi.json" { "OpenAPI document" } " · " a href="/docs/errors" { "Problems" } }
             @if visit.visitor.is_operator() { div data-doctor { p.quiet { "Looking…" } } }
@@ -185,7 +185,7 @@ fn of_keys(visit: &Visit, now: Timestamp, keys: Option<&[ApiKeyView]>) -> Markup
     };
     let account = visit.visitor.account_id();
     let operator = visit.visitor.is_operator();
-    // An operator says for which account a key is.
+    // With a key: by the session it is the account that is looked at.
     let path = account.filter(|_| operator).map(|id| format!("/v1/accounts/{id}/api-keys"));
     let path = path.unwrap_or_else(|| "/v1/api-keys".into());
     let create = match account {
@@ -194,16 +194,13 @@ fn of_keys(visit: &Visit, now: Timestamp, keys: Option<&[ApiKeyView]>) -> Markup
     };
     html! {
         section.panel #keys data-region {
-            div.panel-head { h2 { "Keys" } (name::copy_commands(&command_line::curl(visit, &path), Some(&create))) }
+            div.panel-head { h2 { "Keys" } (name::copy_commands(&command_line::curl_installation(visit, &path), Some(&create))) }
             details {
                 summary { "New key" }
                 form.sheet data-form="/v1/api-keys" data-method="POST" data-result="key" {
                     div.fields {
                         label { "Name" input name="name" required maxlength="200" placeholder="ci"; }
-                        @match account {
-                            Some(id) => { @if operator { input type="hidden" name="account_id" value=(id); } },
-                            None => { label { "Kind" select name="kind" { option value="operator" { "operator: runs the installation" } option value="platform" { "platform: acts for any account" } } } },
-                        }
+                        @if account.is_none() { label { "Kind" select name="kind" { option value="operator" { "operator: runs the installation" } option value="platform" { "platform: acts for any account" } } } }
                         label { "Events a second" input type="number" name="rate_limit" data-type="number" min="1" placeholder="no limit"; }
                         label { "Until" input name="expires_at" placeholder="2027-01-01T00:00:00Z, or for ever"; }
                     }
@@ -217,13 +214,13 @@ fn of_keys(visit: &Visit, now: Timestamp, keys: Option<&[ApiKeyView]>) -> Markup
             }
             table.list {
                 thead { tr { th scope="col" { "Name" } th scope="col" { "Kind" } th scope="col" { "Begins with" } th scope="col" { "May" } th.num scope="col" { "Last used" } th.num scope="col" { "Until" } th scope="col" {} } }
-                tbody { @for key in keys { (key_row(now, key, &path)) } }
+                tbody { @for key in keys { (key_row(now, key)) } }
             }
         }
     }
 }
 
-fn key_row(now: Timestamp, key: &ApiKeyView, path: &str) -> Markup {
+fn key_row(now: Timestamp, key: &ApiKeyView) -> Markup {
     let all = Scope::OF_ACCOUNT.iter().all(|scope| key.scopes.contains(scope));
     html! {
         tr data-key=(key.id) tabindex="-1" {
@@ -243,7 +240,7 @@ fn key_row(now: Timestamp, key: &ApiKeyView, path: &str) -> Markup {
                 (None, None) => span.quiet { "for ever" },
             } }
             td.act { @if key.revoked_at.is_none() {
-                button.button.small.danger type="button" data-action={ (path) "/" (key.id) } data-method="DELETE" data-confirm={ "Revoke " (key.name) "?" } data-confirm-text="Whoever uses it is refused within a second, and its sessions end." data-done="Revoked" { "Revoke" }
+                button.button.small.danger type="button" data-action={ "/v1/api-keys/" (key.id) } data-method="DELETE" data-confirm={ "Revoke " (key.name) "?" } data-confirm-text="Whoever uses it is refused within a second, and its sessions end." data-done="Revoked" { "Revoke" }
             } }
         }
     }

@@ -20,7 +20,7 @@ pub(super) async fn panel(visit: &Visit) -> Result<Markup, PageError> {
     let names = names(visit, &found.data).await;
     Ok(html! {
         section.panel #users data-region {
-            div.panel-head { h2 { "Users" } (name::copy_commands(&command_line::curl(visit, "/v1/users"), None)) }
+            div.panel-head { h2 { "Users" } (name::copy_commands(&command_line::curl_installation(visit, "/v1/users"), None)) }
             details {
                 summary { "New user" }
                 form.sheet data-form="/v1/users" data-method="POST" data-done="Made" {

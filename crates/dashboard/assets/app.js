@@ -96,6 +96,13 @@ function pick(group, chosen) {
   group.dataset.picked = chosen.getAttribute('aria-controls');
 }
 
+// --- What scrolls by itself can be scrolled by keys --------------------------------------------------------------------
+const scrolling = new ResizeObserver(entries => entries.forEach(({ target }) => {
+  const scrolls = target.scrollHeight > target.clientHeight + 1 || target.scrollWidth > target.clientWidth + 1;
+  if (scrolls) target.tabIndex = 0; else target.removeAttribute('tabindex');
+}));
+whenRendered(root => $$('pre, .scroll, .strip, .docs-list', root).forEach(each => scrolling.observe(each)));
+
 // --- The pane beside a list ------------------------------------------------------------------------------------------
 export async function openPane(url, row) {
   const split = $('.split');

@@ -128,7 +128,7 @@ pub(crate) fn brand() -> Markup {
 
 fn side(visit: &Visit, screen: Screen) -> Markup {
     html! {
-        div.side #side {
+        aside.side #side aria-label="Posthaste" {
             a.home href="/" { (brand()) }
             nav aria-label="Screens" {
                 @for each in Screen::ALL {

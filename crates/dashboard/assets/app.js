@@ -96,6 +96,13 @@ function pick(group, chosen) {
   group.dataset.picked = chosen.getAttribute('aria-controls');
 }
 
+document.addEventListener('input', event => {
+  if (!event.target.matches('[data-find-operation]')) return;
+  const words = event.target.value.toLowerCase().split(/\s+/);
+  for (const item of $$('[data-words]')) item.hidden = !words.every(word => item.dataset.words.includes(word));
+  for (const list of $$('.docs-list ul')) list.hidden = list.previousElementSibling.hidden = ![...list.children].some(item => !item.hidden);
+});
+
 // --- What scrolls by itself can be scrolled by keys --------------------------------------------------------------------
 const scrolling = new ResizeObserver(entries => entries.forEach(({ target }) => {
   const scrolls = target.scrollHeight > target.clientHeight + 1 || target.scrollWidth > target.clientWidth + 1;

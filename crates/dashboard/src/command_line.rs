@@ -18,13 +18,13 @@ fn word(text: &str) -> String {
 
 /// Reads a path of the API, with its query.
 pub(crate) fn curl(visit: &Visit, path: &str) -> String {
-    format!("curl {} {KEY}", quoted(&format!("{}{path}", visit.origin)))
+    format!("curl {} \\\n  {KEY}", quoted(&format!("{}{path}", visit.origin)))
 }
 
 /// Posts a document to a path of the API.
 pub(crate) fn curl_post(visit: &Visit, path: &str, body: &str) -> String {
     format!(
-        "curl {} {KEY} -H 'content-type: application/json' \\\n  -d {}",
+        "curl {} \\\n  {KEY} \\\n  -H 'content-type: application/json' \\\n  -d {}",
         quoted(&format!("{}{path}", visit.origin)),
         quoted(body)
     )
@@ -37,12 +37,13 @@ fn posthaste(visit: &Visit, command: &str) -> String {
 /// Follows what the page follows.
 pub(crate) fn tail(visit: &Visit, filters: &[(&str, String)]) -> String {
     let filters: String = filters.iter().map(|(name, value)| format!(" --{name} {}", word(value))).collect();
-    format!("{}{filters}", posthaste(visit, "tail"))
+    let all = posthaste(visit, "tail");
+    if filters.is_empty() { all } else { format!("{all} \\\n {filters}") }
 }
 
 /// Publishes an event.
 pub(crate) fn send(visit: &Visit, event_type: &str, data: &str) -> String {
-    format!("{} --type {} --data {}", posthaste(visit, "send"), word(event_type), quoted(data))
+    format!("{} \\\n  --type {} --data {}", posthaste(visit, "send"), word(event_type), quoted(data))
 }
 
 /// Asks whether the node is ready.

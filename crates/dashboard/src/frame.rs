@@ -239,7 +239,7 @@ fn dialogs(_: &Visit) -> Markup {
         }
         dialog #palette aria-label="Go to" {
             input #palette-input type="text" placeholder="Go to a screen, paste an id, search…" aria-label="Go to" autocomplete="off" spellcheck="false" aria-controls="palette-list";
-            ul #palette-list role="listbox" {}
+            ul #palette-list role="listbox" aria-label="Where to" {}
         }
         dialog #confirm aria-labelledby="confirm-title" {
             h2 #confirm-title {}

@@ -160,7 +160,7 @@ fn one(
     html! {
         article.group data-key=(text) tabindex="-1" {
             div.group-head {
-                span.status.bad { (icon::cross()) (group.reason.as_str().replace('_', " ")) @if let Some(outcome) = group.outcome { " · " (outcome.as_str().replace('_', " ")) } @if let Some(code) = group.http_status { " · HTTP " (code) } }
+                span.status.bad { (icon::cross()) (group.reason.as_str().replace('_', " ")) @if let Some(outcome) = group.outcome.filter(|outcome| outcome.as_str() != group.reason.as_str()) { " · " (outcome.as_str().replace('_', " ")) } @if let Some(code) = group.http_status { " · HTTP " (code) } }
                 h2 { (names.link(group.destination_id)) }
                 span.grow {}
                 (course(&courses.of(group)))

@@ -60,10 +60,12 @@ fn made(visit: &Visit) -> Result<Page, PageError> {
     let shown = operations.iter().find(|operation| operation.id() == asked).or(operations.first());
     let body = html! {
         div.docs {
-            nav.docs-list aria-label="Operations" { @for tag in tags(&operations) {
+            nav.docs-list aria-label="Operations" {
+                input type="search" data-find-operation placeholder="Find an operation" aria-label="Find an operation" autocomplete="off" spellcheck="false";
+                @for tag in tags(&operations) {
                 h2.caps { (tag) }
                 ul { @for operation in operations.iter().filter(|operation| operation.tag() == tag) {
-                    li { a href=(link("/docs", &[("op", Some(operation.id()))])) aria-current=[(operation.id() == asked).then_some("page")] {
+                    li data-words={ (operation.method) " " (operation.path) " " (operation.id()) } { a href=(link("/docs", &[("op", Some(operation.id()))])) aria-current=[(operation.id() == asked).then_some("page")] {
                         span class={ "method " (operation.method) } { (operation.method) } span.clip { (operation.path) } } }
                 } }
             } }

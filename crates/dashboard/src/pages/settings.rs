@@ -143,12 +143,13 @@ fn of_account(visit: &Visit, account: &AccountView, version: i64, projected: Opt
                 fieldset disabled[!may] {
                     div.fields {
                         label { "Name" input name="name" required maxlength="200" value=(account.name); }
-                        label { "Kept, days" input type="number" name="retention_days" data-type="number" min="1" max=(limits::RETENTION_DAYS_MAX) value=(account.retention_days) data-projected=[projected.map(|(a_day, mean)| a_day.saturating_mul(mean))];
-                            @if let Some((a_day, mean)) = projected {
-                                span.hint title={ "The mean size of the newest " (SAMPLED) " events, times the events of the last day, times the days. What is kept beside payloads (deliveries, attempts, answers, indexes) comes on top; payloads are packed, which takes off." } { "about " strong data-projection { (format::bytes(a_day.saturating_mul(mean).saturating_mul(account.retention_days.into()))) } " of payloads: " (format::number(a_day)) " events in the last day × " (format::bytes(mean)) ", the mean of the newest " (SAMPLED) ", × the days. Deliveries, attempts and answers come on top" }
-                            } }
+                        label { "Kept, days" input type="number" name="retention_days" data-type="number" min="1" max=(limits::RETENTION_DAYS_MAX) value=(account.retention_days) data-projected=[projected.map(|(a_day, mean)| a_day.saturating_mul(mean))]; }
                         label { "Open at once, default" input type="number" name="defaults.max_concurrency" data-type="number" data-empty="null" min="1" max="1000" value=[account.defaults.max_concurrency] placeholder="of the installation"; }
                         label { "Timeout, default, seconds" input type="number" name="defaults.timeout_seconds" data-type="number" data-empty="null" min="1" max="30" value=[account.defaults.timeout_seconds] placeholder="of the installation"; }
+                    }
+                    @if let Some((a_day, mean)) = projected {
+                        p.hint { "Kept so long, payloads take about " strong data-projection { (format::bytes(a_day.saturating_mul(mean).saturating_mul(account.retention_days.into()))) } ": "
+                            (format::number(a_day)) " events in the last day × " (format::bytes(mean)) ", the mean of the newest " (SAMPLED) ", × the days. They are packed, which takes off; deliveries, attempts and answers come on top." }
                     }
                     @let retries = &account.defaults.retry_policy;
                     @let schedule = retries.as_ref().and_then(|policy| policy.schedule_seconds.as_ref());

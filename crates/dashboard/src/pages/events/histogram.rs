@@ -223,7 +223,10 @@ fn drawn(window: &Window, asked: &Asked, points: &BTreeMap<Timestamp, Counted>) 
         Lines::Delivered => vec![delivered()],
         Lines::Dead => vec![dead()],
     };
-    let chosen = (asked.since.is_some() || asked.until.is_some()).then(|| Mark {
+    // What is nearly all of it needs no mark.
+    let left_out = asked.since.map_or(Duration::ZERO, |since| since.since(window.from))
+        + asked.until.map_or(Duration::ZERO, |until| window.to.since(until));
+    let chosen = (left_out > window.to.since(window.from) / 20).then(|| Mark {
         from: asked.since.unwrap_or(window.from),
         to: asked.until.unwrap_or(window.to),
         class: "busy",

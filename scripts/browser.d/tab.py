@@ -175,6 +175,14 @@ class Tab:
         if loader := told.get("loaderId"):
             self.until(lambda: loader in self.loaded, f"{path} is loaded", limit)
 
+    def is_signed_out(self):
+        """Whether the next page that is opened is the way in. The page that is there may be on its way to it by itself."""
+        try:
+            self.open("/events")
+        except Failed:
+            return False
+        return self.path().startswith("/login")
+
     def go(self, path):
         """Opens a page that leads on by itself."""
         self.call("Page.navigate", url=self.origin + path)

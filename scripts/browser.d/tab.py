@@ -168,7 +168,7 @@ class Tab:
     # --- Going -------------------------------------------------------------------------------------------------------
     def open(self, path, limit=LIMIT):
         """Opens a page and waits until all of it is there."""
-        url = path if "://" in path else self.origin + path
+        url = self.origin + path if path.startswith("/") else path
         told = self.call("Page.navigate", url=url)
         if told.get("errorText"):
             raise Failed(f"{path}: {told['errorText']}")

@@ -37,7 +37,8 @@ def axe():
 
 def findings(tab, text):
     tab.run(text + "; 0")
-    found = tab.run("""axe.run(document, { resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] })
+    # What the page itself does once it is laid out, it has done by the frame after next.
+    found = tab.run("""new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))).then(() => axe.run(document, { resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }))
         .then(result => result.violations.map(({ id, impact, help, nodes }) => ({ id, impact, help, nodes: nodes.length,
             where: nodes.slice(0, 3).map(node => `${node.target.join(' ')}: ${(node.any[0] || node.all[0] || node.none[0])?.message || ''}`) })))""")
     return found

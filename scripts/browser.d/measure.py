@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from types import SimpleNamespace
 
 from devtools import Browser
 from node import Problem, Store, TARGET, free_port, installation
@@ -94,13 +95,11 @@ def pages_are_light(bench):
     for event in events:
         api.ended(event)
 
-    class Kept:
-        lost, many, well, throttling, refusing = events, events[0], refusing, refusing, refusing
-    Kept.api = api
+    kept = SimpleNamespace(api=api, lost=events, many=events[0], well=refusing, throttling=refusing, refusing=refusing)
     tab = bench.tab("/")
     tab.call("Network.setCacheDisabled", cacheDisabled=True)
     found, wrong = {}, []
-    for path in paths(Kept):
+    for path in paths(kept):
         tab.open("about:blank")
         tab.received.clear()
         tab.open(path)

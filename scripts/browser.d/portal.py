@@ -68,7 +68,7 @@ def a_portal_link_shows_one_account_and_is_opened_once(world):
         want(again.path().startswith("/login"), "and lets nobody else in")
     world.operator.delete(f"/v1/accounts/{account}/portal-links/{link['id']}")
     with tab.allowing("401"):
-        tab.until(lambda: (tab.open("/events"), tab.path().startswith("/login"))[1], "who came by a link that is revoked is out")
+        tab.until(tab.is_signed_out, "who came by a link that is revoked is out")
 
 
 @trial(looks="once")

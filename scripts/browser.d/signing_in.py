@@ -113,7 +113,7 @@ def a_session_that_is_ended_elsewhere_is_out_at_its_next_step(world):
     tab.click(it("button", "End", within=row))
     tab.hides(row)
     with victim.allowing("401"):
-        victim.until(lambda: (victim.open("/events"), victim.path().startswith("/login"))[1], "the other browser is signed out")
+        victim.until(victim.is_signed_out, "the other browser is signed out")
     want("end_session" in session_actions(world.api), "ending it is written down")
 
 
@@ -143,7 +143,7 @@ def a_key_that_is_made_here_is_shown_once_works_and_is_revoked(world):
             return problem.status == 401
     tab.until(refused, "a revoked key is refused")
     with signed_in.allowing("401"):
-        signed_in.until(lambda: (signed_in.open("/events"), signed_in.path().startswith("/login"))[1], "its session ends with it")
+        signed_in.until(signed_in.is_signed_out, "its session ends with it")
     revoked = [each for each in world.api.all("/v1/api-keys", limit=200) if each["name"] == name]
     want(not revoked or revoked[0]["revoked_at"], "the API says that it is revoked")
     want(re.match(r"ph[a-z]_", key), "it looks like a key")
@@ -180,4 +180,4 @@ def an_operator_makes_a_user_who_sees_what_the_role_allows_and_removes_it(world)
     tab.confirms(name)
     tab.hides(row)
     want(not [each for each in world.operator.all("/v1/users") if each["name"] == name], "the API knows the user no more")
-    viewer.until(lambda: (viewer.open("/events"), viewer.path().startswith("/login"))[1], "who was removed is out")
+    viewer.until(viewer.is_signed_out, "who was removed is out")

@@ -168,12 +168,20 @@ class Tab:
     # --- Going -------------------------------------------------------------------------------------------------------
     def open(self, path, limit=LIMIT):
         """Opens a page and waits until all of it is there."""
-        url = path if "://" in path else self.origin + path
+        url = self.origin + path if path.startswith("/") else path
         told = self.call("Page.navigate", url=url)
         if told.get("errorText"):
             raise Failed(f"{path}: {told['errorText']}")
         if loader := told.get("loaderId"):
             self.until(lambda: loader in self.loaded, f"{path} is loaded", limit)
+
+    def is_signed_out(self):
+        """Whether the next page that is opened is the way in. The page that is there may be on its way to it by itself."""
+        try:
+            self.open("/events")
+        except Failed:
+            return False
+        return self.path().startswith("/login")
 
     def go(self, path):
         """Opens a page that leads on by itself."""

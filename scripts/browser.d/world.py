@@ -27,7 +27,8 @@ def trial(short=False, looks="each"):
 
 
 class World:
-    def __init__(self, binary, store, browser):
+    def __init__(self, binary, store, browser, is_short=False):
+        self.is_short = is_short
         self.binary, self.store, self.browser = binary, store, browser
         self.receiver = Receiver()
         self.node = installation(binary, store)

@@ -106,6 +106,13 @@ document.addEventListener('input', event => {
   for (const list of $$('.docs-list ul')) list.hidden = list.previousElementSibling.hidden = ![...list.children].some(item => !item.hidden);
 });
 
+// --- What scrolls by itself can be scrolled by keys --------------------------------------------------------------------
+const scrolling = new ResizeObserver(entries => entries.forEach(({ target }) => {
+  const scrolls = target.scrollHeight > target.clientHeight + 1 || target.scrollWidth > target.clientWidth + 1;
+  if (scrolls) target.tabIndex = 0; else target.removeAttribute('tabindex');
+}));
+whenRendered(root => $$('pre, .scroll, .strip, .docs-list', root).forEach(each => scrolling.observe(each)));
+
 // --- The pane beside a list ------------------------------------------------------------------------------------------
 export async function openPane(url, row) {
   const split = $('.split');

@@ -163,6 +163,7 @@ function accept(text) {
 }
 if (box && offered) {
   box.setAttribute('role', 'combobox');
+  box.setAttribute('aria-expanded', 'false');
   box.setAttribute('aria-autocomplete', 'list');
   box.addEventListener('input', complete);
   box.addEventListener('focus', complete);

@@ -138,7 +138,7 @@ pub(crate) fn brand() -> Markup {
 
 fn side(visit: &Visit, screen: Screen) -> Markup {
     html! {
-        div.side #side {
+        aside.side #side aria-label="Posthaste" {
             a.home href="/" { (brand()) }
             nav aria-label="Screens" {
                 @for each in Screen::shown_to(visit) {
@@ -249,7 +249,7 @@ fn dialogs(visit: &Visit) -> Markup {
         }
         dialog #palette aria-label="Go to" {
             input #palette-input type="text" placeholder="Go to a screen, paste an id, search…" aria-label="Go to" autocomplete="off" spellcheck="false" aria-controls="palette-list";
-            ul #palette-list role="listbox" {}
+            ul #palette-list role="listbox" aria-label="Where to" {}
         }
         dialog #confirm aria-labelledby="confirm-title" {
             h2 #confirm-title {}

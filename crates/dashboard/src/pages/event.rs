@@ -387,11 +387,13 @@ fn carried(shown: &Shown) -> Markup {
     let pretty = shown.event.payload.as_deref().and_then(pretty);
     html! {
         section.carried data-tabs {
-            div.tabs role="tablist" {
-                button type="button" role="tab" aria-controls="payload" aria-selected="true" { "Payload" }
-                @if pretty.is_some() { button type="button" role="tab" aria-controls="raw" { "Raw" } }
-                @if !event.metadata.is_empty() { button type="button" role="tab" aria-controls="metadata" { "Metadata" } }
-                button type="button" role="tab" aria-controls="headers" { "Headers" }
+            div.tabs {
+                div.tablist role="tablist" {
+                    button type="button" role="tab" aria-controls="payload" aria-selected="true" { "Payload" }
+                    @if pretty.is_some() { button type="button" role="tab" aria-controls="raw" { "Raw" } }
+                    @if !event.metadata.is_empty() { button type="button" role="tab" aria-controls="metadata" { "Metadata" } }
+                    button type="button" role="tab" aria-controls="headers" { "Headers" }
+                }
                 span.grow {}
                 span.quiet { (event.content_type) " · " (format::bytes(event.size_bytes)) }
                 a.link href=(download) download { "Download" }

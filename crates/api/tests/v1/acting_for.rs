@@ -18,6 +18,9 @@ const OF_THE_INSTALLATION: &[&str] = &[
     "delete_account",
     "list_account_api_keys",
     "revoke_account_api_key",
+    "create_portal_link",
+    "list_portal_links",
+    "revoke_portal_link",
     "create_user",
     "list_users",
     "delete_user",
@@ -32,6 +35,9 @@ const NEEDS_NO_ACCOUNT: &[&str] = &[
     "delete_account",
     "list_account_api_keys",
     "revoke_account_api_key",
+    "create_portal_link",
+    "list_portal_links",
+    "revoke_portal_link",
     "create_user",
     "list_users",
     "delete_user",
@@ -75,7 +81,7 @@ on_every_store! {
                 continue;
             }
             let method: Method = method.to_uppercase().parse().expect("a method");
-            let path = path.replace("{id}", "nonsense").replace("{key_id}", "nonsense");
+            let path = path.replace("{id}", "nonsense").replace("{key_id}", "nonsense").replace("{link_id}", "nonsense");
             let tell = async |key, account| ask(&world, key, account, method.clone(), &path).await;
             tell(None, None).await.expect_problem(401, "unauthorized");
             tell(None, Some(absent)).await.expect_problem(401, "unauthorized");

@@ -142,9 +142,9 @@ fn of_portal(visit: &Visit) -> Markup {
     html! {
         section.panel #session {
             h2 { "Signed in" }
-            p { "You came by a link, which has opened these pages in this browser. That ends in " (moment::countdown(visit.now(), ends_at)) " (" (moment::exact(ends_at)) "), after half an hour without a request, or now:" }
-            p { button.button type="button" data-sign-out { "Sign out" } }
+            p { "You came by a link, which has opened these pages in this browser. That ends in " (moment::countdown(visit.now(), ends_at)) " (" (moment::exact(ends_at)) "), after half an hour without a request, and when you sign out." }
             @if visit.visitor.only_looks() { p.quiet { "You may look at everything here, and change nothing." } }
+            p.more { button.button type="button" data-sign-out { "Sign out" } }
         }
     }
 }

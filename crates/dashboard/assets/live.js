@@ -6,7 +6,6 @@ import { $, $$, readPage, replaceRegion, rendered, signedOut } from './dom.js';
 const parameters = document.body.dataset.live;
 const EVERY = 2000;
 let source, paused = false, dirty = false, busy = false, lastRead = 0, failures = 0, timer, spoken = 0;
-let events = [];
 
 function say(state, word) {
   const live = $('#live');
@@ -44,17 +43,18 @@ function connect() {
   }
 }
 
-// The rate beside "Events", over ten seconds.
+// The rate beside "Events", over ten seconds: counted by the second, so that a thousand cost no more than one.
+const seconds = Array(10).fill(0);
+let second = 0;
 function counted() {
-  const at = Date.now();
-  events.push(at);
-  events = events.filter(each => at - each < 10000);
+  seconds[second] += 1;
 }
 setInterval(() => {
-  const at = Date.now();
-  events = events.filter(each => at - each < 10000);
+  const events = seconds.reduce((sum, each) => sum + each);
   const shown = $('[data-event-rate]');
-  if (shown) shown.textContent = events.length ? `${(events.length / 10).toFixed(events.length < 100 ? 1 : 0)}/s` : '';
+  if (shown) shown.textContent = events ? `${(events / 10).toFixed(events < 100 ? 1 : 0)}/s` : '';
+  second = (second + 1) % seconds.length;
+  seconds[second] = 0;
 }, 1000);
 
 function changed() {

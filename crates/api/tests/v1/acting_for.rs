@@ -24,6 +24,7 @@ const OF_THE_INSTALLATION: &[&str] = &[
     "create_user",
     "list_users",
     "delete_user",
+    "examine",
 ];
 
 /// What is the operator's own, or everybody's, and needs no account.
@@ -44,6 +45,7 @@ const NEEDS_NO_ACCOUNT: &[&str] = &[
     "create_api_key",
     "list_api_keys",
     "revoke_api_key",
+    "examine",
     "list_nodes",
     "list_audit_entries",
 ];

@@ -10,7 +10,7 @@ ALLOWED = ("/", "/events", "/destinations", "/dead-letters", "/replays", "/route
 def customer(world, word):
     """An account with a destination and an event of its own."""
     account = world.operator.post("/v1/accounts", {"name": world.name(word)})["id"]
-    key = world.operator.post(f"/v1/accounts/{account}/api-keys", {"name": "its own"})["key"]
+    key = world.operator.post("/v1/api-keys", {"kind": "account", "account_id": account, "name": "its own"})["key"]
     api = Api(world.origin, key)
     destination = api.destination(f"{word}-hook", world.receiver.url("/well"))
     api.route(destination)

@@ -72,7 +72,7 @@ impl Unit {
     fn show_exactly(self, value: f64) -> String {
         match self {
             Self::Count => format::number(value.round() as u64),
-            Self::Slots => format!("{:.1}", value).trim_end_matches(".0").to_owned(),
+            Self::Slots => format!("{value:.1}").trim_end_matches(".0").to_owned(),
             Self::Millis | Self::Percent => self.show(value),
         }
     }

@@ -449,7 +449,7 @@ fn tools(visit: &Visit, text: &str, listed: &Listing) -> Markup {
                         button.button.small type="button" data-dismiss-selected { "Dismiss…" }
                     }
                     @if let Some(filter) = &filter {
-                        button.button.small type="button" data-replay-filter=(filter) data-count-first { "All that match…" }
+                        button.button.small type="button" data-replay-filter=(filter) { "All that match…" }
                     }
                 }
                 button.link type="button" data-clear-selection { "Clear" }

@@ -14,7 +14,8 @@ LIMIT = 20
 # The library that finds things. A thing is described by {css, text, within, last}: text is the beginning of its name, or
 # an /expression/ over it.
 LIBRARY = r"""
-const seen = e => e.getClientRects().length > 0 && getComputedStyle(e).visibility !== 'hidden';
+// What is folded away has a place all the same.
+const seen = e => e.getClientRects().length > 0 && e.checkVisibility({ visibilityProperty: true });
 const named = e => (e.getAttribute('aria-label') || e.textContent || e.value || '').replace(/\s+/g, ' ').trim();
 const said = e => (e.textContent || '').replace(/\s+/g, ' ').trim();
 const fits = (e, text) => text == null || [named(e), said(e)].some(name => text.length > 2 && text.startsWith('/') && text.endsWith('/') ? new RegExp(text.slice(1, -1)).test(name) : name.startsWith(text));

@@ -188,6 +188,10 @@ on_every_store! {
         assert!(data["content-security-policy"].to_str().unwrap().contains("sandbox"));
         assert_eq!(data["x-content-type-options"], "nosniff");
         assert_eq!(data["cross-origin-resource-policy"], "same-origin");
+        let event = world.publish("a", json!({})).await;
+        let payload = browser.get(&format!("/ui/v1/events/{event}/payload")).await.headers;
+        assert_eq!(payload["content-type"], "text/plain; charset=utf-8", "whatever its sender called it");
+        assert!(payload["content-disposition"].to_str().unwrap().starts_with("attachment"));
     }
 
     async fn another_site_changes_nothing(world) {

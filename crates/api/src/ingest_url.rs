@@ -8,7 +8,7 @@ use crate::{
     error::ApiError,
     event_text, problems,
     rate::{RateMeter, RateMeters, RateStatus},
-    views,
+    sources, views,
 };
 use axum::{
     Json,
@@ -20,15 +20,18 @@ use domain::{
     event::Event,
     id::{AccountId, EventId, SourceId},
     limits,
-    source::{Source, Verification},
+    source::Source,
     tag::{self, TagRule},
+    time::Timestamp,
+    verification::{HandshakeAnswer, Inbound, InboundHeaders, VerificationKind, Verified, Verifier},
 };
-use http::StatusCode;
-use ingest::{Answer, bounded_lookup, idempotency_key};
+use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts};
+use ingest::{Answer, bounded_lookup, idempotency_key, provider_key};
 use std::sync::Arc;
 
 /// Take an event in by a source's URL. The answer comes when the event and its deliveries are durable. Whatever
-/// content type the request has is that of the event.
+/// content type the request has is that of the event. A source that verifies its callers takes nothing from anybody else,
+/// knows repeats by the provider's own id, and answers the provider's handshake.
 #[utoipa::path(post, path = "/ingest/{token}", tag = "events", operation_id = "ingest", security(()),
     params(("token" = schema::IngestToken, Path),
            ("idempotency-key" = Option<schema::IdempotencyKeyHeader>, Header,
@@ -39,7 +42,9 @@ use std::sync::Arc;
     request_body(content = schema::Bytes, description = "Any bytes; delivered as they are.",
                  content_type = "application/octet-stream"),
     responses((status = 202, description = "Durable.", body = Accepted),
-              (status = 200, description = "Seen before: the first event.", body = Accepted),
+              (status = 200, description = "Seen before: the first event. As text: what a provider's handshake asks for.",
+               content((Accepted = "application/json"), (String = "text/plain"))),
+              (status = 204, description = "A provider's handshake that asks for nothing else."),
               problems::Ingesting))]
 pub(crate) async fn ingest(
     State(app): State<App>,
@@ -58,25 +63,45 @@ pub(crate) async fn ingest(
     };
     let ((rate_status, _), body) = body::keep_if_admitted(within_limits, headers, body).await?;
     body::check_unencoded(headers)?;
-    let given_key = event_text::idempotency_key(headers)?;
+    // What a provider has signed counts more than any header.
+    let given_key = match &source.verifier {
+        None => event_text::idempotency_key(headers)?,
+        Some(_) => None,
+    };
     let content_type = event_text::content_type(headers)?;
     let (limit, deadlines) = (app.config.body_limit, &app.config.deadlines);
     let budget = app.admission.budget();
     let (payload, reserved) = body::read(body, limit, deadlines, budget, source.account_id).await?;
     let now = app.now();
-    let event_type = event_text::event_type(headers, &payload)?;
+    let client = ClientAddress::noted(&parts.extensions);
+    let Verified { id: provider_id, event_type, handshake } =
+        app.verify(&source, &parts, &payload, client, now)?;
+    if let Some(answer) = handshake {
+        return Ok(shake_hands(answer));
+    }
+    let given_key = match (&source.verifier, &provider_id) {
+        (Some(_), None) => event_text::idempotency_key(headers)?,
+        _ => given_key,
+    };
+    let event_type = match event_type {
+        Some(event_type) => event_type,
+        None => event_text::event_type(headers, &payload)?,
+    };
     let kept_headers = event_text::kept_headers(headers);
     let tags = source.tags.as_ref().map(|rules| tag::taken(rules, &kept_headers, &payload));
     let event = Event {
         source_id: Some(source.source_id),
-        idempotency_key: given_key,
+        idempotency_key: provider_id.clone().or(given_key),
         content_type,
         headers: kept_headers,
         tags: tags.unwrap_or_default(),
         ..Event::new(EventId::at(now, app.dice.bits()), source.account_id, event_type, payload, now)
     };
     let scope = source.source_id.uuid();
-    let key = event.idempotency_key.as_deref().map(|key| idempotency_key(scope, key, &event));
+    let key = event.idempotency_key.as_deref().map(|key| match provider_id {
+        Some(_) => provider_key(scope, key),
+        None => idempotency_key(scope, key, &event),
+    });
     respond(app.admission.admit(event, key, reserved).await, rate_status)
 }
 
@@ -92,6 +117,27 @@ pub(crate) fn respond(answer: Answer, rate_status: RateStatus) -> Result<Respons
     Ok(response)
 }
 
+/// No event: what the provider waits for before it sends any.
+fn shake_hands(answer: HandshakeAnswer) -> Response {
+    match answer {
+        HandshakeAnswer::Text(text) => {
+            let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+            ([(header::CONTENT_TYPE, plain)], text).into_response()
+        }
+        HandshakeAnswer::Nothing => StatusCode::NO_CONTENT.into_response(),
+    }
+}
+
+/// The headers of a request, as the rules ask for them.
+struct Received<'r>(&'r HeaderMap);
+
+impl InboundHeaders for Received<'_> {
+    fn first_two<'h>(&'h self, name: &str) -> [Option<&'h [u8]>; 2] {
+        let mut values = self.0.get_all(name).iter().map(HeaderValue::as_bytes);
+        [values.next(), values.next()]
+    }
+}
+
 /// What ingest needs to know of a source.
 #[derive(Debug, Clone)]
 pub(crate) struct IngestSource {
@@ -101,17 +147,25 @@ pub(crate) struct IngestSource {
     rate_limit: Option<u32>,
     /// None: no tags are taken.
     tags: Option<Arc<[TagRule]>>,
+    /// None: everybody who knows its URL is let in.
+    verifier: Option<Arc<Verifier>>,
 }
 
 impl IngestSource {
-    fn of(source: &Source) -> Self {
-        // A way to verify that is not handled here must not compile: it would let every caller in.
-        match source.verification {
-            Verification::None => {}
+    /// For whoever comes by its URL.
+    async fn of(source: &Source, app: &App) -> Result<Self, ApiError> {
+        if source.verification.kind == VerificationKind::None {
+            return Ok(Self::of_key(source));
         }
+        let key = app.data_key(source.account_id).await?;
+        Ok(Self { verifier: Some(sources::verification::verifier(source, &key)?), ..Self::of_key(source) })
+    }
+
+    /// For whoever comes with a key that is bound to it, and so has shown who it is.
+    fn of_key(source: &Source) -> Self {
         let Source { account_id, id: source_id, enabled, rate_limit, .. } = *source;
         let tags = (!source.tags.is_empty()).then(|| source.tags.as_slice().into());
-        Self { account_id, source_id, enabled, rate_limit, tags }
+        Self { account_id, source_id, enabled, rate_limit, tags, verifier: None }
     }
 
     pub(crate) fn meter(&self) -> Option<RateMeter> {
@@ -159,7 +213,10 @@ impl App {
             None => {
                 let read = async {
                     let found = bounded_lookup(self.store.source_by_token(&hash)).await?;
-                    Ok(found.as_ref().map(IngestSource::of))
+                    match found {
+                        Some(source) => IngestSource::of(&source, self).await.map(Some),
+                        None => Ok(None),
+                    }
                 };
                 let found = self.guesses.find(client, seen.last(&hash).flatten().is_none(), read).await?;
                 seen.put(hash, found.clone());
@@ -169,6 +226,38 @@ impl App {
         let is_there = found.is_some();
         let source = IngestSource::require_enabled(found);
         if is_there { source } else { source.map_err(|error| self.guesses.wrong(client, error)) }
+    }
+
+    /// Whether the source believes that a request comes from whom it should. A caller is not told why it does not.
+    fn verify(
+        &self,
+        source: &IngestSource,
+        parts: &Parts,
+        body: &[u8],
+        client: ClientAddress,
+        now: Timestamp,
+    ) -> Result<Verified, ApiError> {
+        let Some(verifier) = &source.verifier else { return Ok(Verified::default()) };
+        let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+        let url = format!("{}{path}", self.config.public_url);
+        let inbound = Inbound {
+            method: parts.method.as_str(),
+            url: &url,
+            headers: &Received(&parts.headers),
+            body,
+            client: client.0,
+        };
+        verifier.verify(&inbound, now).map_err(|reason| {
+            self.figures.unverified.count(source.source_id, reason);
+            let error = if reason.is_malformed() {
+                ApiError::invalid_header(
+                    "a header that the source verifies its callers by cannot be read, or is there twice",
+                )
+            } else {
+                ApiError::signature_invalid("the source verifies its callers, and does not believe this one")
+            };
+            self.guesses.wrong(client, error)
+        })
     }
 
     /// The source a key is bound to, if it takes events.
@@ -181,7 +270,7 @@ impl App {
             return IngestSource::require_enabled(found);
         }
         let found = match bounded_lookup(self.store.source(account, id)).await {
-            Ok(source) => Some(IngestSource::of(&source)),
+            Ok(source) => Some(IngestSource::of_key(&source)),
             Err(store::StoreError::NotFound { .. }) => None,
             Err(error) => return Err(error.into()),
         };

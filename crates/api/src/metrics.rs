@@ -7,6 +7,7 @@
 //! sums.
 
 mod fanouts;
+mod unverified;
 
 use crate::{answers::share_of_all, app::App, auth::OperatorCtx, error::ApiError, router::ListenAddress};
 use axum::{
@@ -25,6 +26,7 @@ use tokio::{
     sync::Mutex,
     time::{Instant, timeout, timeout_at},
 };
+use unverified::Unverified;
 
 /// What is counted here, and what was told last: sums only, and with names.
 #[derive(Default)]
@@ -32,6 +34,7 @@ pub(crate) struct Figures {
     /// Events that have become durable.
     pub(crate) ingested: Counter,
     pub(crate) fanouts: Fanouts,
+    pub(crate) unverified: Unverified,
     told: [Mutex<Option<(Instant, Bytes)>>; 2],
 }
 
@@ -82,6 +85,9 @@ impl App {
             "Events that were accepted: durable, with their deliveries. Repeats are not counted.",
             self.figures.ingested.get(),
         );
+        if role.listens() {
+            self.figures.unverified.write(named, &mut text);
+        }
         let until = Instant::now() + limits::METRICS_PATIENCE;
         let backlogs = self.store.account_backlogs(limits::METRIC_ACCOUNTS);
         if let Ok(Ok(backlogs)) = timeout_at(until, backlogs).await {

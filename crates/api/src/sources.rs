@@ -1,5 +1,7 @@
 //! Sources: where events of others come in.
 
+pub(crate) mod verification;
+
 use crate::{
     app::App,
     auth::AccountCtx,
@@ -21,21 +23,19 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use contract::{
-    IngestUrlView, ListBody, NameQuery, NewSource, SourceTag, SourceView, VerificationInput,
-    VerificationKind, schema,
-};
+use contract::{IngestUrlView, ListBody, NameQuery, NewSource, SourceTag, SourceView, schema};
 use domain::{
     account::Scope,
     audit::Told,
     id::SourceId,
     limits,
     seal::DataKey,
-    source::{Source, Verification},
+    source::Source,
     tag::{TagPlace, TagRule, is_tag},
 };
 use http::{StatusCode, header};
 use serde_json::{Value, json};
+use verification::Sealer;
 use zeroize::Zeroizing;
 
 /// 192 bits, 32 characters: not to be guessed.
@@ -43,8 +43,11 @@ const TOKEN_BYTES: usize = 24;
 
 patch_schema!(SourcePatch as "SourcePatch" of NewSource);
 
-fn parse(form: Value, body: Value) -> Result<NewSource, ApiError> {
-    check_verification(&body)?;
+/// `kept` secrets are there already, if the type of verification stays.
+fn parse(mut form: Value, body: Value, kept: usize) -> Result<NewSource, ApiError> {
+    let kind = form.pointer("/verification/type").cloned();
+    verification::forget_other_type(&mut form, &body);
+    let kept = if form.pointer("/verification/type") == kind.as_ref() { kept } else { 0 };
     let current = form["uid"].as_str().map(str::to_owned);
     let input: NewSource = json::patched(form, body)?;
     let mut checks = Checks::default();
@@ -52,19 +55,17 @@ fn parse(form: Value, body: Value) -> Result<NewSource, ApiError> {
     checks.name("/name", &input.name);
     checks.rate_limit(input.rate_limit);
     check_tags(&mut checks, &input.tags);
+    verification::check(&mut checks, &input.verification, input.enabled, kept);
     checks.done().map(|()| input)
 }
 
 /// What would make it as it is.
 fn form(source: &Source) -> Value {
-    let kind = match source.verification {
-        Verification::None => VerificationKind::None,
-    };
     let input = NewSource {
         uid: source.uid.clone(),
         name: source.name.clone(),
         enabled: source.enabled,
-        verification: VerificationInput { kind },
+        verification: verification::form(&source.verification),
         rate_limit: source.rate_limit,
         tags: source.tags.iter().map(views::source_tag).collect(),
     };
@@ -73,16 +74,16 @@ fn form(source: &Source) -> Value {
 
 /// What the audit log tells of it.
 fn told(source: &Source) -> Told {
-    Told::of(form(source)).with_secret("token", source.token_hash.as_slice())
+    let secrets: Vec<u8> = source.verification.secrets.iter().flat_map(|secret| secret.0.clone()).collect();
+    let told = Told::of(form(source)).with_secret("token", source.token_hash.as_slice());
+    if secrets.is_empty() { told } else { told.with_secret("verification_secrets", secrets) }
 }
 
-fn write(input: NewSource, source: &mut Source) {
+fn write(input: NewSource, source: &mut Source, sealer: &Sealer<'_>) {
     source.uid = input.uid;
     source.name = input.name;
     source.enabled = input.enabled;
-    source.verification = match input.verification.kind {
-        VerificationKind::None => Verification::None,
-    };
+    source.verification = verification::read(input.verification, &source.verification, source.id, sealer);
     source.rate_limit = input.rate_limit;
     source.tags = input.tags.into_iter().filter_map(tag_rule).collect();
 }
@@ -135,21 +136,6 @@ fn tag_rule(tag: SourceTag) -> Option<TagRule> {
     Some(TagRule { place, prefix: tag.prefix.unwrap_or_default() })
 }
 
-/// Types that are part of the contract and not built yet have members we do not know: say so before reading them.
-fn check_verification(body: &Value) -> Result<(), ApiError> {
-    const LATER: [&str; 11] = [
-        "stripe", "github", "shopify", "slack", "twilio", "linear", "paddle", "standard", "basic", "bearer",
-        "hmac",
-    ];
-    let kind = body.pointer("/verification/type").and_then(Value::as_str);
-    if !kind.is_some_and(|kind| LATER.contains(&kind)) {
-        return Ok(());
-    }
-    let mut checks = Checks::default();
-    checks.not_available("/verification/type", "verification is not available yet: only `none` is");
-    checks.done()
-}
-
 /// Make a source. Scope `destinations:write`.
 #[utoipa::path(
     post, path = "/v1/sources", operation_id = "create_source", tag = "sources",
@@ -162,11 +148,11 @@ pub(crate) async fn create(
     Body(body): Body<Value>,
 ) -> Result<Versioned<SourceView>, ApiError> {
     let account = ctx.require(Scope::DestinationsWrite)?;
-    let input = parse(json!({}), body)?;
+    let input = parse(json!({}), body, 0)?;
     let key = app.data_key(account).await?;
     let now = app.now();
     let mut source = Source::new(SourceId::at(now, app.dice.bits()), account, &input.name, now);
-    write(input, &mut source);
+    write(input, &mut source, &Sealer { key: &key, dice: &*app.dice });
     give_token(&app, &mut source, &key);
     let entry = ctx.entry(&app, source.id, told(&source).made());
     let created = app.store.create_source(&source, &entry).await;
@@ -239,9 +225,11 @@ pub(crate) async fn update(
     if_match: IfMatch,
     Body(patch): Body<Value>,
 ) -> Result<Versioned<SourceView>, ApiError> {
-    ctx.require(Scope::DestinationsWrite)?;
+    let account = ctx.require(Scope::DestinationsWrite)?;
+    let key = app.data_key(account).await?;
     let source = change(&app, &ctx, id, &if_match, |source| {
-        write(parse(form(source), patch.clone())?, source);
+        let input = parse(form(source), patch.clone(), source.verification.secrets.len())?;
+        write(input, source, &Sealer { key: &key, dice: &*app.dice });
         Ok(())
     })
     .await?;

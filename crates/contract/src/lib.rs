@@ -60,9 +60,7 @@ pub use replay::{
     DismissInput, DismissedView, ReplayEstimateView, ReplayInput, ReplayView, ReplayWaitKind, ReplayWaitView,
 };
 pub use route::{NewRoute, PreviewInput, PreviewView, RoutePreviewView, RouteView, WhyView};
-pub use source::{
-    IngestUrlView, NewSource, SourceTag, SourceView, VerificationInput, VerificationKind, VerificationView,
-};
+pub use source::{IngestUrlView, NewSource, SourceTag, SourceView, VerificationInput, VerificationView};
 pub use stats::{
     DailyView, DestinationStatsView, FanoutStatsView, PointView, QuantilesView, SeriesBy, SeriesLatencyView,
     SeriesPointView, SeriesQuery, SeriesTotalsView, SeriesView, StatsQuery, StatsView, StatusCountView,

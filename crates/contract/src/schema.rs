@@ -13,7 +13,7 @@ pub use inputs::{
 use domain::{
     account::{self, KeyKind},
     audit, delivery, delivery_settings, destination, erasure, gate, lane, limits, member, outcome,
-    portal_link, replay, session,
+    portal_link, replay, session, verification,
 };
 use std::borrow::Cow;
 use utoipa::{
@@ -76,6 +76,10 @@ texts! {
     HeaderName: texts::header_name();
     AuthValue: texts::auth_value();
     AuthUsername: texts::auth_username();
+    VerificationSecret: texts::verification_secret();
+    InboundHeaderName: texts::inbound_header_name();
+    SignedText: texts::signed_text();
+    Network: texts::network();
     Cursor: texts::cursor();
     IfMatch: texts::if_match();
     IdempotencyKeyHeader: texts::idempotency_key_header();
@@ -140,6 +144,9 @@ texts! {
         .build();
     SigningScheme: words(destination::Scheme::WORDS).build();
     WaitKind: words(lane::WaitKind::WORDS).build();
+    VerificationType: words(verification::VerificationKind::WORDS).description(Some("How callers are verified: whose signatures they carry.")).build();
+    SignatureEncoding: words(verification::Encoding::WORDS).build();
+    HmacAlgorithm: words(verification::HmacAlgorithm::WORDS).build();
 }
 
 /// One of an enum's words.

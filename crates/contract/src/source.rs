@@ -1,8 +1,13 @@
 //! Sources.
 
 use crate::schema;
-use domain::{id::SourceId, time::Timestamp};
+use domain::{
+    id::SourceId,
+    time::Timestamp,
+    verification::{Encoding, HmacAlgorithm, VerificationKind},
+};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use utoipa::ToSchema;
 
 /// Where events of others come in.
@@ -46,15 +51,37 @@ pub struct IngestUrlView {
 #[schema(as = Verification)]
 pub struct VerificationView {
     #[serde(rename = "type")]
+    #[schema(value_type = schema::VerificationType)]
     pub kind: VerificationKind,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = VerificationType)]
-pub enum VerificationKind {
-    #[default]
-    None,
+    /// Secrets are never shown.
+    #[serde(default)]
+    #[schema(required, maximum = 4)]
+    pub secret_count: usize,
+    /// How far the timestamp of a request may be from now; null where there is none.
+    #[serde(default)]
+    #[schema(required)]
+    pub tolerance_seconds: Option<u64>,
+    /// Networks that requests may come from, beside being signed; empty: all.
+    #[serde(default)]
+    #[schema(required, max_items = 64)]
+    pub allowed_addresses: Vec<String>,
+    /// Of `hmac` only, as all that follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::SignatureEncoding>)]
+    pub encoding: Option<Encoding>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::HmacAlgorithm>)]
+    pub algorithm: Option<HmacAlgorithm>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamp_header: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id_header: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed_content: Option<String>,
 }
 
 /// A source to be made. What is left out, or null, takes its default.
@@ -118,11 +145,50 @@ fn enabled() -> bool {
     true
 }
 
-/// How callers are to be verified.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+/// How callers are to be verified. `header` and all that follows it belong to `hmac`, which needs `header`; with other types
+/// they are refused. A change of the type keeps nothing but `allowed_addresses`.
+#[derive(Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VerificationInput {
     #[serde(rename = "type")]
-    #[schema(value_type = Option<VerificationKind>)]
+    #[schema(value_type = Option<schema::VerificationType>)]
     pub kind: VerificationKind,
+    /// As the provider shows them; several while one takes the place of another. All that there are: they replace those there
+    /// were, and left out they stay. `none` has none, and without one no other type can be enabled. What one looks like depends
+    /// on the type: `name:password` for `basic`, a token for `bearer`, a public key where the provider signs with a private one.
+    #[schema(value_type = Option<Vec<schema::VerificationSecret>>, write_only, max_items = 4)]
+    pub secrets: Option<Vec<String>>,
+    /// How far the timestamp of a request may be from now. Null: what is usual with this provider. Refused where what is signed
+    /// has no timestamp.
+    #[schema(minimum = 1, maximum = 86400)]
+    pub tolerance_seconds: Option<u64>,
+    /// Addresses and networks that requests may come from, beside being signed; empty: all. Refused with `none`.
+    #[schema(value_type = Option<Vec<schema::Network>>, max_items = 64)]
+    pub allowed_addresses: Vec<String>,
+    /// Where the signature is.
+    #[schema(value_type = Option<schema::InboundHeaderName>)]
+    pub header: Option<String>,
+    /// What stands before the signature.
+    #[schema(value_type = Option<schema::SignedText>)]
+    pub prefix: Option<String>,
+    #[schema(value_type = Option<schema::SignatureEncoding>)]
+    pub encoding: Option<Encoding>,
+    #[schema(value_type = Option<schema::HmacAlgorithm>)]
+    pub algorithm: Option<HmacAlgorithm>,
+    /// Where the moment of signing is, if it is signed: in seconds, in milliseconds, or as RFC 3339 has it.
+    #[schema(value_type = Option<schema::InboundHeaderName>)]
+    pub timestamp_header: Option<String>,
+    /// Where the id is, by which a repeat is known.
+    #[schema(value_type = Option<schema::InboundHeaderName>)]
+    pub id_header: Option<String>,
+    /// What is signed: a text with `{body}` in it, with `{timestamp}` if and only if there is a `timestamp_header`, and with
+    /// `{id}` if you like and there is an `id_header`; each once. Null: `{body}`, or `{timestamp}.{body}`.
+    #[schema(value_type = Option<schema::SignedText>)]
+    pub signed_content: Option<String>,
+}
+
+impl fmt::Debug for VerificationInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VerificationInput").field("type", &self.kind).finish_non_exhaustive()
+    }
 }

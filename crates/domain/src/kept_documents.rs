@@ -25,6 +25,12 @@ const SOURCES: &[&str] = &[
     "enabled":true,"token":"AQAEljYiqLFyL6MBROXKKihd95MP+OFo/732nkx68fME3z8+bJAMlW2NAKXyeSEdCjdEtjJL3aAcLqe8lg==",
     "verification":{"type":"none"},"rate_limit":100,"created_at":"2026-11-17T23:06:32.398609Z",
     "updated_at":"2026-11-17T23:06:32.398609Z"}"#,
+    r#"{"id":"src_01m7nw64jef6ztsz9tc4qs69wn","account_id":"acc_01m7nw5qz4e008jvqnpgtax9gq","uid":"in-2","name":"in",
+    "enabled":true,"token":"AQAEljYiqLFyL6MBROXKKihd95MP+OFo/732nkx68fME3z8+bJAMlW2NAKXyeSEdCjdEtjJL3aAcLqe8lg==",
+    "verification":{"type":"hmac","secrets":["AQNnRSTbPKFXyPsp12wWFgw5nQUyi4lCTZb/i6a6"],"hmac":{"header":"x-signature",
+    "prefix":"","encoding":"hex","algorithm":"sha256","timestamp_header":null,"id_header":"x-id","signed_content":null},
+    "tolerance_seconds":60,"allowed_addresses":["192.0.2.0/24"]},"rate_limit":null,
+    "created_at":"2026-11-18T20:00:00.000000Z","updated_at":"2026-11-18T20:00:00.000000Z"}"#,
 ];
 
 const DESTINATIONS: &[&str] = &[

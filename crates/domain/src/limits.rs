@@ -782,6 +782,8 @@ pub const WAKES_READER_GONE: Duration = Duration::from_secs(15);
 
 /// Destinations that metrics name; the rest are one: every name is a series that a monitoring system has to keep.
 pub const METRIC_DESTINATIONS: usize = 200;
+/// Sources that are named in metrics.
+pub const METRIC_SOURCES: usize = 200;
 /// Accounts whose backlogs are summed up for them: more than have one at a time.
 pub const METRIC_ACCOUNTS: usize = 100_000;
 /// What was told is told again for so long: asking more often costs nothing.

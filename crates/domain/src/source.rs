@@ -5,6 +5,7 @@ use crate::{
     seal::Sealed,
     tag::TagRule,
     time::Timestamp,
+    verification::Verification,
 };
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +44,7 @@ impl Source {
             enabled: true,
             token: Sealed::default(),
             token_hash: Vec::new(),
-            verification: Verification::None,
+            verification: Verification::default(),
             rate_limit: None,
             tags: Vec::new(),
             created_at: now,
@@ -56,12 +57,9 @@ impl Source {
     pub fn token_place(id: SourceId) -> String {
         format!("sources|token|{id}")
     }
-}
 
-/// How a source checks that a caller is who it says it is. Provider presets come with verification itself.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum Verification {
-    #[default]
-    None,
+    /// Where the secrets of its verification are sealed.
+    pub fn verification_place(id: SourceId) -> String {
+        format!("sources|verification|{id}")
+    }
 }

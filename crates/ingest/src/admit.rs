@@ -201,6 +201,13 @@ pub fn idempotency_key(scope: uuid::Uuid, key: &str, event: &Event) -> Idempoten
     }
 }
 
+/// The same by the id that a verified provider gives its event: what repeats it is it, whatever it looks like. Providers write a
+/// body anew when they repeat it, and a counter in there would make it another.
+pub fn provider_key(scope: uuid::Uuid, id: &str) -> IdempotencyKey {
+    let hash = sha256(digest::digest(&digest::SHA256, id.as_bytes()));
+    IdempotencyKey { scope, hash, body_hash: hash }
+}
+
 fn sha256(digest: digest::Digest) -> [u8; 32] {
     digest.as_ref().try_into().expect("SHA-256 gives 32 bytes")
 }

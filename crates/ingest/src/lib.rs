@@ -18,6 +18,7 @@ mod snapshot;
 
 pub use admit::{
     Admission, ByteBudget, FanOut, Matcher, PendingAnswer, ReservedBytes, bounded_lookup, idempotency_key,
+    provider_key,
 };
 pub use committer::Committer;
 pub use error::IngestError;

@@ -7,5 +7,6 @@ mod framing;
 mod guesses;
 mod overload;
 mod past_the_router;
+mod verification;
 mod ways_in;
 mod world;

@@ -11,7 +11,8 @@ on_every_store! {
         assert_eq!(made.as_object().unwrap().len(), 10, "{made}");
         assert_eq!(made["tags"], json!([]));
         assert_eq!((&made["enabled"], &made["uid"], &made["rate_limit"]), (&json!(true), &json!(null), &json!(null)));
-        assert_eq!(made["verification"], json!({ "type": "none" }));
+        let none = json!({ "type": "none", "secret_count": 0, "tolerance_seconds": null, "allowed_addresses": [] });
+        assert_eq!(made["verification"], none);
         assert!(text(&made["ingest_url"]).starts_with("https://hooks.example.com/ingest/"));
 
         let path = format!("/v1/sources/{}", text(&made["id"]));
@@ -70,11 +71,99 @@ on_every_store! {
         assert_eq!(post(&text(&rotated["ingest_url"])).await, 202);
     }
 
-    async fn verification_that_is_not_built_is_refused_kindly(world) {
-        let body = json!({ "name": "Stripe", "verification": { "type": "stripe", "secrets": ["whsec_x"] } });
-        world.post("/v1/sources", body).await.expect_invalid("/verification/type", "not_available");
-        let body = json!({ "name": "Stripe", "verification": { "type": "guess" } });
-        world.post("/v1/sources", body).await.expect_invalid("/verification/type", "unknown_value");
+    async fn secrets_of_a_verification_are_taken_and_counted_and_never_shown(world) {
+        let secrets = json!(["It's a Secret to Everybody", "another secret"]);
+        let body = json!({ "name": "GitHub", "verification": { "type": "github", "secrets": secrets } });
+        let made = world.post("/v1/sources", body).await.expect(201);
+        let shown = json!({ "type": "github", "secret_count": 2, "tolerance_seconds": null, "allowed_addresses": [] });
+        assert_eq!(made["verification"], shown);
+        let path = format!("/v1/sources/{}", text(&made["id"]));
+        assert_eq!(world.get(&path).await.expect(200)["verification"], shown);
+        let renamed = world.patch(&path, json!({ "name": "Hub", "verification": { "allowed_addresses": ["192.0.2.7/24", "::1"] } })).await.expect(200);
+        assert_eq!(renamed["verification"]["secret_count"], 2, "left out they stay");
+        assert_eq!(renamed["verification"]["allowed_addresses"], json!(["192.0.2.0/24", "::1/128"]));
+        let one = json!({ "verification": { "secrets": ["It's a Secret to Everybody"], "allowed_addresses": null } });
+        assert_eq!(world.patch(&path, one).await.expect(200)["verification"]["secret_count"], 1);
+
+        let url = text(&made["ingest_url"]).strip_prefix("https://hooks.example.com").unwrap().to_owned();
+        let send = async |body: &str| {
+            let signature = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
+            let request = http::Request::post(&url)
+                .header("x-hub-signature-256", signature)
+                .header("x-github-event", "push")
+                .header("x-github-delivery", "72d3162e")
+                .body(axum::body::Body::from(body.to_owned()))
+                .unwrap();
+            world.ask(request).await
+        };
+        send("Hello, World?").await.expect_problem(401, "signature_invalid");
+        let first = send("Hello, World!").await.expect(202);
+        assert_eq!(send("Hello, World!").await.expect(200)["id"], first["id"]);
+        assert_eq!(world.get(&format!("/v1/events/{}", text(&first["id"]))).await.expect(200)["type"], "push");
+        assert_eq!(world.get("/v1/events").await.expect(200)["data"].as_array().unwrap().len(), 1);
+
+        let audit = world.get("/v1/audit").await.expect(200).to_string();
+        assert!(audit.contains("verification_secrets") && !audit.contains("Everybody") && !audit.contains("another secret"));
+    }
+
+    async fn another_type_of_verification_keeps_nothing_of_the_old_one_but_its_addresses(world) {
+        let hmac = json!({
+            "type": "hmac", "secrets": ["of our own"], "header": "X-Signature", "timestamp_header": "X-Time",
+            "algorithm": "sha512", "tolerance_seconds": 60, "allowed_addresses": ["192.0.2.0/24"],
+        });
+        let made = world.post("/v1/sources", json!({ "name": "Ours", "verification": hmac })).await.expect(201);
+        let shown = json!({
+            "type": "hmac", "secret_count": 1, "tolerance_seconds": 60, "allowed_addresses": ["192.0.2.0/24"],
+            "header": "x-signature", "prefix": "", "encoding": "hex", "algorithm": "sha512", "timestamp_header": "x-time",
+        });
+        assert_eq!(made["verification"], shown);
+        let path = format!("/v1/sources/{}", text(&made["id"]));
+        let other = json!({ "verification": { "type": "stripe" } });
+        world.patch(&path, other).await.expect_invalid("/verification/secrets", "missing_field");
+        let other = json!({ "verification": { "type": "stripe", "secrets": ["whsec_x"] } });
+        let changed = world.patch(&path, other).await.expect(200);
+        let shown = json!({ "type": "stripe", "secret_count": 1, "tolerance_seconds": 300, "allowed_addresses": ["192.0.2.0/24"] });
+        assert_eq!(changed["verification"], shown);
+        let none = json!({ "verification": { "type": "none" } });
+        world.patch(&path, none).await.expect_invalid("/verification/allowed_addresses", "not_allowed");
+        let changed = world.patch(&path, json!({ "verification": null })).await.expect(200);
+        assert_eq!(changed["verification"]["type"], "none");
+    }
+
+    async fn a_source_that_verifies_is_not_enabled_without_a_secret(world) {
+        let body = json!({ "name": "Stripe", "verification": { "type": "stripe" } });
+        world.post("/v1/sources", body).await.expect_invalid("/verification/secrets", "missing_field");
+        let body = json!({ "name": "Stripe", "verification": { "type": "stripe", "secrets": [] } });
+        world.post("/v1/sources", body).await.expect_invalid("/verification/secrets", "missing_field");
+        assert_eq!(world.get("/v1/sources").await.expect(200)["data"], json!([]), "nothing was stored");
+        let body = json!({ "name": "Stripe", "enabled": false, "verification": { "type": "stripe" } });
+        let path = format!("/v1/sources/{}", text(&world.post("/v1/sources", body).await.expect(201)["id"]));
+        world.patch(&path, json!({ "enabled": true })).await.expect_invalid("/verification/secrets", "missing_field");
+        let body = json!({ "enabled": true, "verification": { "secrets": ["whsec_x"] } });
+        assert_eq!(world.patch(&path, body).await.expect(200)["enabled"], true);
+        let body = json!({ "verification": { "secrets": [] } });
+        world.patch(&path, body).await.expect_invalid("/verification/secrets", "missing_field");
+    }
+
+    async fn a_verification_that_cannot_be_is_refused_with_its_place(world) {
+        for (verification, pointer, code) in [
+            (json!({ "type": "guess" }), "/verification/type", "unknown_value"),
+            (json!({ "type": "none", "secrets": ["x"] }), "/verification/secrets/0", "not_allowed"),
+            (json!({ "type": "none", "tolerance_seconds": 60 }), "/verification/tolerance_seconds", "not_allowed"),
+            (json!({ "type": "none", "allowed_addresses": ["::1"] }), "/verification/allowed_addresses", "not_allowed"),
+            (json!({ "type": "stripe", "secrets": ["a", "b", "c", "d", "e"] }), "/verification/secrets", "too_many"),
+            (json!({ "type": "discord", "secrets": ["no key"] }), "/verification/secrets/0", "invalid_value"),
+            (json!({ "type": "stripe", "secrets": ["a"], "tolerance_seconds": 0 }), "/verification/tolerance_seconds", "out_of_range"),
+            (json!({ "type": "github", "secrets": ["a"], "tolerance_seconds": 60 }), "/verification/tolerance_seconds", "not_allowed"),
+            (json!({ "type": "github", "secrets": ["a"], "allowed_addresses": ["here"] }), "/verification/allowed_addresses/0", "invalid_value"),
+            (json!({ "type": "github", "secrets": ["a"], "header": "x" }), "/verification/header", "not_allowed"),
+            (json!({ "type": "hmac", "secrets": ["a"], "header": "not a name" }), "/verification/header", "invalid_header_name"),
+            (json!({ "type": "hmac", "secrets": ["a"], "header": "x", "signed_content": "{id}" }), "/verification/signed_content", "invalid_value"),
+            (json!({ "type": "hmac", "secrets": ["a"], "header": "x", "algorithm": "md5" }), "/verification/algorithm", "unknown_value"),
+        ] {
+            let body = json!({ "name": "Provider", "verification": verification });
+            world.post("/v1/sources", body).await.expect_invalid(pointer, code);
+        }
         assert_eq!(world.get("/v1/sources").await.expect(200)["data"], json!([]), "nothing was stored");
     }
 

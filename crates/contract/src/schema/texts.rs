@@ -159,6 +159,31 @@ pub(super) fn auth_headers() -> Object {
     by_name(limits::AUTH_VALUE_BYTES, AUTH_NAMES).build()
 }
 
+pub(super) fn verification_secret() -> Object {
+    text(1, limits::VERIFICATION_SECRET_BYTES, "^[!-~]([ -~]*[!-~])?$")
+        .examples(["whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"])
+        .build()
+}
+
+/// Any header of a request that comes in.
+pub(super) fn inbound_header_name() -> Object {
+    text(1, limits::CUSTOM_HEADER_NAME_BYTES, TOKEN)
+        .description(Some("The name of a header; case does not count."))
+        .examples(["x-signature"])
+        .build()
+}
+
+pub(super) fn signed_text() -> Object {
+    text(0, limits::SIGNED_CONTENT_BYTES, "^[ -~]*$").build()
+}
+
+pub(super) fn network() -> Object {
+    text(2, 43, "^[0-9A-Fa-f.:]+(/[0-9]{1,3})?$")
+        .description(Some("An address, or a network in CIDR notation."))
+        .examples(["192.0.2.0/24"])
+        .build()
+}
+
 pub(super) fn auth_value() -> Object {
     text(1, limits::AUTH_VALUE_BYTES, "^[!-~]([ -~]*[!-~])?$").build()
 }

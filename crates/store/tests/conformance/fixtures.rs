@@ -12,10 +12,11 @@ use domain::{
     outcome::{DeadReason, Outcome},
     route::Route,
     seal::Sealed,
-    source::{Source, Verification},
+    source::Source,
     testing,
     testing::audit_entry,
     time::Timestamp,
+    verification::{HmacRule, Verification, VerificationKind},
 };
 use std::{
     fmt::Debug,
@@ -104,7 +105,17 @@ pub(crate) fn source(account: &Account) -> Source {
         enabled: true,
         token: Sealed(vec![9, 8, 7]),
         token_hash: id.bytes().to_vec(),
-        verification: Verification::None,
+        verification: Verification {
+            kind: VerificationKind::Hmac,
+            secrets: vec![Sealed(vec![6, 5]), Sealed(vec![4, 3])],
+            hmac: Some(HmacRule {
+                header: "x-signature".into(),
+                timestamp_header: Some("x-time".into()),
+                ..HmacRule::default()
+            }),
+            tolerance_seconds: Some(60),
+            allowed_addresses: vec!["192.0.2.0/24".parse().expect("a network")],
+        },
         rate_limit: None,
         tags: Vec::new(),
         created_at: at(0),

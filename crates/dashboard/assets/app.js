@@ -107,11 +107,12 @@ document.addEventListener('input', event => {
 });
 
 // --- What scrolls by itself can be scrolled by keys --------------------------------------------------------------------
-const scrolling = new ResizeObserver(entries => entries.forEach(({ target }) => {
-  const scrolls = target.scrollHeight > target.clientHeight + 1 || target.scrollWidth > target.clientWidth + 1;
-  if (scrolls) target.tabIndex = 0; else target.removeAttribute('tabindex');
-}));
-whenRendered(root => $$('pre, .scroll, .strip, .docs-list', root).forEach(each => scrolling.observe(each)));
+function reachable(each) {
+  const scrolls = each.scrollHeight > each.clientHeight + 1 || each.scrollWidth > each.clientWidth + 1;
+  if (scrolls) each.tabIndex = 0; else each.removeAttribute('tabindex');
+}
+const scrolling = new ResizeObserver(entries => entries.forEach(entry => reachable(entry.target)));
+whenRendered(root => $$('pre, .scroll, .strip, .docs-list', root).forEach(each => { reachable(each); scrolling.observe(each); }));
 
 // --- The pane beside a list ------------------------------------------------------------------------------------------
 export async function openPane(url, row) {

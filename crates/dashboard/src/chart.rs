@@ -317,23 +317,27 @@ fn stroke(values: &[Option<f64>], top: f64) -> String {
     path
 }
 
-/// What lies under the line, down to the floor; a gap counts as the floor.
+/// What lies under the line, down to the floor; under a gap lies nothing.
 fn area(values: &[Option<f64>], floor: Option<&[Option<f64>]>, top: f64) -> String {
-    if values.is_empty() {
-        return String::new();
-    }
     let steps = values.len();
     let under = |place: usize| floor.and_then(|floor| floor.get(place).copied().flatten()).unwrap_or(0.0);
     let mut path = String::new();
-    for (place, value) in values.iter().enumerate() {
-        let verb = if place == 0 { 'M' } else { 'L' };
-        let value = value.unwrap_or_else(|| under(place));
-        let _ = write!(path, "{verb}{} {}", short(x(place, steps)), short(y(value, top)));
+    let mut from = 0;
+    for known in values.chunk_by(|one, next| one.is_some() == next.is_some()) {
+        let places = from..from + known.len();
+        from = places.end;
+        if known[0].is_none() {
+            continue;
+        }
+        for (place, value) in places.clone().zip(known.iter().flatten()) {
+            let verb = if place == places.start { 'M' } else { 'L' };
+            let _ = write!(path, "{verb}{} {}", short(x(place, steps)), short(y(*value, top)));
+        }
+        for place in places.rev() {
+            let _ = write!(path, "L{} {}", short(x(place, steps)), short(y(under(place), top)));
+        }
+        path.push('Z');
     }
-    for place in (0..steps).rev() {
-        let _ = write!(path, "L{} {}", short(x(place, steps)), short(y(under(place), top)));
-    }
-    path.push('Z');
     path
 }
 
@@ -364,7 +368,13 @@ mod tests {
     fn an_area_stands_on_its_floor() {
         assert_eq!(area(&[Some(5.0), Some(10.0)], None, 10.0), "M0 50L600 0L600 100L0 100Z");
         let floor = [Some(5.0), Some(5.0)];
-        assert_eq!(area(&[Some(10.0), None], Some(&floor), 10.0), "M0 0L600 50L600 50L0 50Z");
+        assert_eq!(area(&[Some(10.0), Some(5.0)], Some(&floor), 10.0), "M0 0L600 50L600 50L0 50Z");
+        let gap = [Some(5.0), Some(5.0), None, Some(10.0)];
+        assert_eq!(
+            area(&gap, None, 10.0),
+            "M0 50L200 50L200 100L0 100ZM600 0L600 100Z",
+            "nothing under a gap"
+        );
     }
 
     #[test]

@@ -25,8 +25,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Rows of what needs somebody.
 const ATTENTION: usize = 12;
-/// Spans that tell what it is now: the present minute, which has just begun, and the one before.
-const LATELY: usize = 2;
+/// What it is now is told by the present minute and the one before; by the present one alone once it is so long.
+const TELLS: Duration = Duration::from_secs(20);
 /// A backlog that has come so near to its cap is told, in percent.
 const NEAR_CAP: u64 = 80;
 
@@ -131,10 +131,14 @@ impl<'a> LastHour<'a> {
         };
         let millis = |value: Option<u64>| value.map(|millis| millis as f64);
         let first = course.points.iter().find(|point| point.attempts > 0 || point.events > Some(0));
-        let lately = course.points.iter().rev().nth(LATELY - 1).map_or(series.since, |point| point.at);
+        let first = first.map_or(series.since, |first| first.at);
+        let present = course.points.last().map_or(series.since, |point| point.at);
+        let before = course.points.iter().rev().nth(1).map_or(present, |point| point.at);
+        // Nobody knows when in its first minute it began.
+        let tells = first < before || series.until.since(present) < TELLS;
         Self {
             totals: &series.totals,
-            lately: first.map_or(lately, |first| first.at.max(lately)),
+            lately: if tells { before.max(first) } else { present },
             until: series.until,
             events: line("events", "ok", &|point| Some(point.events.unwrap_or(0) as f64)),
             delivered: line("delivered", "ok", &|point| Some(point.delivered as f64)),

@@ -167,12 +167,13 @@ pub(super) async fn histogram(
     } else {
         String::new()
     };
+    let goes_beyond = asked.narrower || asked.destinations.len() > ADDED_UP;
     Ok(html! {
         div #histogram data-region {
             (drawn(&window, &asked, &points))
-            p.quiet.course-of {
+            p.quiet.course-of.longer[told_apart || goes_beyond] {
                 @if told_apart { "At " strong { (names) } } @else { "Of the whole account" }
-                @if asked.narrower || asked.destinations.len() > ADDED_UP { ", whatever else is asked for" }
+                @if goes_beyond { ", whatever else is asked for" }
                 ". Drag over it for a time."
             }
         }

@@ -126,7 +126,7 @@ def what_changes_something_needs_the_origin_and_the_token_of_its_session(world):
         want(asked(world.origin, "POST", "/ui/sign-in", body, {"content-type": "application/json", **headers})[0] == 403, f"signing in by another site is refused: {headers}")
 
 
-@trial(short=True, looks="once")
+@trial(looks="once")
 def no_session_is_good_before_it_began_or_after_it_ended(world):
     context = world.stranger()
     tab = world.tab(context)

@@ -2,6 +2,7 @@
 import { $, $$, call, make, problemText, refresh, sayThere, toast, now } from './dom.js';
 import { picked, showPicked } from './app.js';
 import { destinationName } from './names.js';
+import { why } from './why.js';
 
 // --- Asking first ----------------------------------------------------------------------------------------------------
 /** Resolves to whether the answer was yes. */
@@ -287,20 +288,7 @@ function previewed(routes) {
   return make('div', {}, make('p', {}, `${matching} of ${routes.length} routes match.`), make('table', { class: 'list' }, make('tbody', {}, ...routes.slice(0, 50).map(route => make('tr', {},
     make('td', {}, make('span', { class: route.matches ? 'status good' : 'status quiet' }, route.matches ? (route.delivers ? '✓ delivers' : '✓ matches, an older route delivers') : '✕ no match')),
     make('td', {}, make('a', { href: `/destinations/${route.destination_id}` }, nameOf(route.destination_id))),
-    make('td', { class: 'wide' }, route.why ? why(route.why) : ''))))));
-}
-const text = value => typeof value === 'string' ? value : JSON.stringify(value);
-const SIGNS = { $eq: '=', $neq: '≠', $gt: '>', $gte: '≥', $lt: '<', $lte: '≤', $in: 'one of', $nin: 'none of', $startsWith: 'that begins with', $endsWith: 'that ends with', $exist: 'that it is there:', $not: 'not' };
-function wanted(expected) {
-  if (Array.isArray(expected)) return expected.map(text).join(' or ');
-  if (expected === null || typeof expected !== 'object') return text(expected);
-  return Object.entries(expected).map(([operator, value]) => `${SIGNS[operator] || operator} ${text(value)}`).join(' and ');
-}
-function why({ path, expected, found }) {
-  if (path === 'enabled') return 'the route is disabled';
-  if (path === 'source_id') return 'the route is of another source';
-  if (path === 'type') return `the route takes ${wanted(expected)}`;
-  return `${path} is ${found === null ? 'not there' : text(found)}, wanted ${wanted(expected)}`;
+    make('td', { class: 'wide' }, ...why(route.why)))))));
 }
 async function preview(button) {
   const answer = await call('/v1/routes/preview', { body: { event_id: button.dataset.preview } });

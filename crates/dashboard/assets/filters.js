@@ -1,26 +1,14 @@
 // The routes of a destination tried on the last events that came: each is asked of the API's preview, and nothing is sent.
 import { $, call, make, problemText } from './dom.js';
+import { why } from './why.js';
 
 /** Events that are tried. */
 const EVENTS = 10;
 
-const text = value => typeof value === 'string' ? value : JSON.stringify(value);
-const SIGNS = { $eq: 'exactly', $neq: 'not', $gt: '>', $gte: '≥', $lt: '<', $lte: '≤', $in: 'one of', $nin: 'none of', $startsWith: 'beginning with', $endsWith: 'ending with', $exist: 'there:', $not: 'not' };
-function wanted(expected) {
-  if (Array.isArray(expected)) return expected.map(text).join(' or ');
-  if (expected === null || typeof expected !== 'object') return text(expected);
-  return Object.entries(expected).map(([sign, value]) => `${SIGNS[sign] || sign} ${text(value)}`).join(' and ');
-}
-function why({ path, expected, found }) {
-  if (path === 'enabled') return 'the route is disabled';
-  if (path === 'source_id') return 'the route is of another source';
-  return [make('code', {}, path), ` is ${found === null ? 'not there' : text(found)}, wanted ${wanted(expected)}`];
-}
-
 function verdict(route) {
   const good = route.matches;
   const said = good ? route.delivers ? '✓ leads here' : '✓ matches, an older route delivers' : '✕ does not match';
-  return make('li', {}, make('span', { class: good ? 'status good' : 'status quiet' }, said), ' ', ...(route.why ? [why(route.why)].flat() : []));
+  return make('li', {}, make('span', { class: good ? 'status good' : 'status quiet' }, said), ' ', ...why(route.why));
 }
 
 async function tried(event, destination) {

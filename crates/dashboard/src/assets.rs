@@ -38,6 +38,7 @@ assets! {
     "limits.js" as JAVASCRIPT,
     "actions.js" as JAVASCRIPT,
     "names.js" as JAVASCRIPT,
+    "why.js" as JAVASCRIPT,
     "palette.js" as JAVASCRIPT,
     "login.js" as JAVASCRIPT,
     "icon.svg" as "image/svg+xml",

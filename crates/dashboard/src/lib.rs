@@ -48,6 +48,7 @@ pub fn router() -> Router<App> {
         .route("/routes", get(pages::routes::page))
         .route("/settings", get(pages::settings::page))
         .route("/docs", get(pages::docs::page))
+        .route("/favicon.ico", get(assets::favicon))
         .route("/assets/{version}/{file}", get(assets::serve))
         .layer(Extension(Arc::<counts::CountCache>::default()))
 }

@@ -45,6 +45,7 @@ assets! {
     "dom.js" as JAVASCRIPT,
     "live.js" as JAVASCRIPT,
     "charts.js" as JAVASCRIPT,
+    "choices.js" as JAVASCRIPT,
     "points.js" as JAVASCRIPT,
     "filters.js" as JAVASCRIPT,
     "limits.js" as JAVASCRIPT,

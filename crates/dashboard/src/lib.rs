@@ -18,6 +18,7 @@ mod name;
 mod page_error;
 mod pages;
 mod params;
+mod provider;
 mod reads;
 mod search;
 mod series;

@@ -3,11 +3,14 @@
 import json
 import socket
 import threading
+import urllib.request
 
 from looking import ROWS, rows
 from tab import it, want
 from world import trial
 
+# That an account may follow at once.
+STREAMS = 50
 LIVE = "document.querySelector('#live')?.dataset.state === 'live'"
 
 
@@ -122,6 +125,28 @@ def a_page_that_is_cut_off_says_so_and_comes_back(world):
         tab.until(lambda: len(rows(tab)) == 2, "and what happens from then on")
     finally:
         wire.close()
+
+
+@trial(looks="once")
+def a_page_too_many_says_why_it_is_not_live_and_what_helps(world):
+    account = world.operator.post("/v1/accounts", {"name": world.name("crowd")})["id"]
+    key = world.operator.post("/v1/api-keys", {"kind": "account", "account_id": account, "name": "its own"})["key"]
+    follow = {"authorization": f"Bearer {key}"}
+    streams = [urllib.request.urlopen(urllib.request.Request(world.origin + "/v1/stream", headers=follow), timeout=20) for _ in range(STREAMS)]
+    try:
+        tab = world.sign_in(world.tab(world.stranger()), key)
+        with tab.allowing("429"):
+            tab.open("/events")
+            live = it("#live[data-state=cut]", "/too many pages/")
+            tab.shows(live)
+            said = tab.attribute(live, "title")
+            want("end one that is not needed" in said, f"it says what helps: {said}")
+            for stream in streams:
+                stream.close()
+            tab.until(LIVE, "it is live as soon as there is room", 60)
+    finally:
+        for stream in streams:
+            stream.close()
 
 
 @trial()

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 class Receiver:
     def __init__(self):
-        self.modes, self.came, self.answers = {}, defaultdict(list), {}
+        self.modes, self.came, self.headers = {}, defaultdict(list), {}
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -17,6 +17,7 @@ class Receiver:
             def do_POST(self):
                 body = self.rfile.read(int(self.headers.get("content-length") or 0))
                 path = self.path.split("?")[0]
+                outer.headers[path] = {name.lower(): value for name, value in self.headers.items()}
                 outer.came[path].append((self.headers.get("webhook-id"), body))
                 status, headers, text = outer.answer(path)
                 try:
@@ -50,6 +51,10 @@ class Receiver:
         if delay:
             time.sleep(delay)
         return status, headers, body
+
+    def last(self, path):
+        """The headers of the newest request, by their names in lower case."""
+        return self.headers[path]
 
     def close(self):
         self.server.shutdown()

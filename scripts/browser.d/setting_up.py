@@ -1,6 +1,10 @@
 """Sources, destinations and routes: made, changed, tried and deleted by their forms."""
 
+import hashlib
+import hmac
 import json
+import time
+import urllib.error
 import urllib.request
 
 from node import Problem, wait_for, wait_until_is
@@ -117,6 +121,58 @@ def a_destination_is_paused_resumed_disabled_enabled_and_probed(world):
 
 
 @trial()
+def what_a_destination_is_sent_as_proof_is_written_and_never_shown(world):
+    name = world.name("proven")
+    path = f"/{name}"
+    world.receiver.set(path, 200)
+    destination = world.api.destination(name, world.receiver.url(path))
+    tab = world.page(f"/destinations/{destination}#auth")
+    at = lambda: world.api.get(f"/v1/destinations/{destination}")
+
+    def sent():
+        world.api.post(f"/v1/destinations/{destination}/test", {"type": "test", "data": {}})
+        return world.receiver.last(path)
+
+    def saved():
+        tab.leaves(lambda: tab.click(it("#auth button[type=submit]")))
+        tab.click(it("[role=tab][aria-controls=auth]"))
+
+    def fill(field, text):
+        tab.fill(it(f"#auth [name='{field}']"), text)
+    fill("auth.type", "bearer")
+    fill("auth.token", "a-token-of-mine")
+    fill("headers", "X-Tenant: north\nX-Other: 1")
+    saved()
+    want(at()["auth"]["type"] == "bearer", "the API has it")
+    want(sent()["authorization"] == "Bearer a-token-of-mine", "it is sent")
+    want("a-token-of-mine" not in tab.run("document.documentElement.outerHTML"), "and not shown")
+    # What is not typed stays, also when something else is changed.
+    fill("headers", "x-tenant: south")
+    saved()
+    said = sent()
+    want((said["authorization"], said["x-tenant"], "x-other" in said) == ("Bearer a-token-of-mine", "south", False), f"the token stays, the headers are others: {said}")
+    fill("auth.type", "headers")
+    fill("auth.headers", "X-Api-Key: first\nX-Second: second")
+    saved()
+    want(at()["auth"]["header_names"] == ["x-api-key", "x-second"], f"the API has the names: {at()['auth']}")
+    fill("auth.headers", "x-api-key:\nx-third: third")
+    saved()
+    said = sent()
+    want((said.get("x-api-key"), said.get("x-second"), said.get("x-third"), said.get("authorization")) == ("first", None, "third", None), f"one stays, one goes, one comes: {said}")
+    fill("auth.type", "basic")
+    fill("auth.username", "ada")
+    with tab.allowing("422"):
+        tab.click(it("#auth button[type=submit]"))
+        tab.shows(it("#auth .field-problem"))
+    fill("auth.password", "countess")
+    saved()
+    want(sent()["authorization"] == "Basic YWRhOmNvdW50ZXNz", "name and password are sent")
+    fill("auth.type", "none")
+    saved()
+    want("authorization" not in sent(), "and nothing any more")
+
+
+@trial()
 def several_destinations_are_paused_and_resumed_at_once(world):
     names = [world.name("bulk") for _ in range(3)]
     ids = [world.api.destination(name, world.receiver.url("/well")) for name in names]
@@ -170,6 +226,80 @@ def send(url, body):
 
 
 @trial(short=True)
+def a_source_verifies_its_provider_by_the_fields_of_its_form(world):
+    tab, name = world.page("/sources"), world.name("payments")
+    form = "form[data-form='/v1/sources']"
+    tab.click(it("summary", "New source"))
+    tab.fill(it(f"{form} [name=name]"), name)
+    field = lambda way, member="secrets": it(f"{form} [data-for='{way}'] [name='verification.{member}']")
+    tab.fill(it(f"{form} [name='verification.type']"), "hmac")
+    tab.shows(field("hmac", "header"))
+    tab.fill(it(f"{form} [name='verification.type']"), "stripe")
+    tab.hides(field("hmac", "header"))
+    tab.shows(it(f"{form} [data-for=stripe]", "/add an endpoint with the ingest URL/"))
+    # Without a secret it is refused, at the field; not taking anything yet, it is made.
+    with tab.allowing("422"):
+        tab.click(it(f"{form} button[type=submit]"))
+        tab.shows(it(f"{form} [data-for=stripe] .field-problem", "/needs a secret/"))
+    tab.click(it(f"{form} [name=enabled]"))
+    tab.click(it(f"{form} button[type=submit]"))
+    url = tab.until("(/http\\S+\\/ingest\\/\\S+/.exec(document.querySelector('form[data-form=\"/v1/sources\"] [data-form-result]')?.innerText) || [])[0]", "the ingest URL is shown")
+    source = next(each for each in world.api.all("/v1/sources", limit=200) if each["name"] == name)
+    want((source["enabled"], source["verification"]["type"]) == (False, "stripe"), f"the API has it: {source}")
+
+    # Then the secret, and it is enabled: what is signed with it comes in, what is not is refused.
+    secret, at = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD", lambda: world.api.get(f"/v1/sources/{source['id']}")
+    tab.open("/sources")
+    card = it(f"[data-key='{source['id']}']")
+    tab.click(it("summary", "Edit", within=card))
+    tab.fill(it("[data-for=stripe] [name='verification.secrets']", within=card), secret)
+    tab.leaves(lambda: tab.click(it("button[type=submit]", within=card)))
+    want(at()["verification"]["secret_count"] == 1, "the API has the secret")
+    want(secret not in tab.run("document.documentElement.outerHTML"), "no page has it")
+    tab.click(it("button[data-action]", "Enable", within=card))
+    wait_for(lambda: at()["enabled"], "it is enabled")
+    body, moment = json.dumps({"id": "evt_1", "type": "charge.paid"}), str(int(time.time()))
+    signature = hmac.new(secret.encode(), f"{moment}.{body}".encode(), hashlib.sha256).hexdigest()
+    for signed, status in ((signature, 202), ("0" * 64, 401)):
+        asked = urllib.request.Request(url, body.encode(), {"content-type": "application/json", "stripe-signature": f"t={moment},v1={signed}"})
+        answered = status_of(asked)
+        want(answered == status, f"{signed} is answered with {status}: {answered}")
+
+    # What is not typed stays: another name keeps type and secret. Another way takes its own fields.
+    tab.open("/sources")
+    tab.shows(it("p", "/Verified: Stripe, 1 secret/", within=card))
+    tab.click(it("summary", "Edit", within=card))
+    tab.shows(it("[data-kept]", "One is kept", within=card))
+    tab.fill(it("[name=name]", within=card), name + "-2")
+    tab.leaves(lambda: tab.click(it("button[type=submit]", within=card)))
+    want((at()["name"], at()["verification"]["secret_count"]) == (name + "-2", 1), f"only the name has changed: {at()}")
+    tab.click(it("summary", "Edit", within=card))
+    tab.fill(it("[name='verification.type']", within=card), "hmac")
+    tab.fill(it("[data-for=hmac] [name='verification.secrets']", within=card), "one secret\nanother secret")
+    tab.fill(it("[name='verification.header']", within=card), "X-Own")
+    tab.fill(it("[name='verification.algorithm']", within=card), "sha512")
+    tab.fill(it("[name='verification.allowed_addresses']", within=card), "127.0.0.0/8")
+    tab.leaves(lambda: tab.click(it("button[type=submit]", within=card)))
+    said = at()["verification"]
+    want((said["type"], said["secret_count"], said["header"], said["algorithm"], said["allowed_addresses"]) == ("hmac", 2, "x-own", "sha512", ["127.0.0.0/8"]), f"the API has the other way: {said}")
+    tab.click(it("summary", "Edit", within=card))
+    header = it("[name='verification.header']", within=card)
+    tab.shows(header)
+    want(tab.ask(f"return find({json.dumps(header)}).value") == "x-own", "the form has it again")
+    tab.fill(it("[name='verification.type']", within=card), "none")
+    tab.leaves(lambda: tab.click(it("button[type=submit]", within=card)))
+    want(at()["verification"]["type"] == "none", f"nobody is verified any more: {at()}")
+
+
+def status_of(asked):
+    try:
+        with urllib.request.urlopen(asked, timeout=20) as answer:
+            return answer.status
+    except urllib.error.HTTPError as refused:
+        return refused.code
+
+
+@trial(short=True)
 def a_route_is_made_tried_changed_switched_and_deleted(world):
     tab, kind = world.page("/routes"), world.name("invoice")
     tab.click(it("summary", "New route"))
@@ -199,6 +329,30 @@ def a_route_is_made_tried_changed_switched_and_deleted(world):
     tab.fill(it(f"{form} [name=data]"), '{"amount": 100}')
     tab.click(it(f"{form} button[type=submit]"))
     tab.shows(it(f"{form} [data-form-result]", "/delivers/"))
+    # And what a filter would say that nobody has saved: of both, and from the form of a route on the last events that came.
+    tab.click(it(f"{form} summary"))
+    tab.fill(it(f"{form} [name='draft.filter']"), '{"data": {"amount": {"$gt": 100}}}')
+    tab.click(it(f"{form} button[type=submit]"))
+    tab.shows(it(f"{form} [data-form-result]", "/does not take it data.amount is 100, wanted > 100/"))
+    with tab.allowing("422"):
+        tab.fill(it(f"{form} [name='draft.filter']"), '{"data": {"amount": {"$above": 100}}}')
+        tab.click(it(f"{form} button[type=submit]"))
+        tab.shows(it(f"{form} .field-problem", "/is not an operator/"))
+    tab.click(it("summary", "New route"))
+    form = "form[data-form='/v1/routes']"
+    tab.fill(it(f"{form} [name=event_types]"), f"{kind}.*")
+    tab.fill(it(f"{form} [name=filter]"), '{"data": {"amount": {"$gte": 91}}}')
+    tab.click(it(f"{form} [data-try-draft]"))
+    tab.shows(it(f"{form} [data-tried-draft] tr", f"/{kind}.paid.*not taken data.amount is 90, wanted ≥ 91/"))
+    tab.fill(it(f"{form} [name=filter]"), '{"data": {"amount": {"$gte": 90}}}')
+    tab.hides(it(f"{form} [data-tried-draft] tr"))
+    tab.click(it(f"{form} [data-try-draft]"))
+    tab.shows(it(f"{form} [data-tried-draft] tr", f"/{kind}.paid.*✓ taken/"))
+    with tab.allowing("422"):
+        tab.fill(it(f"{form} [name=filter]"), '{"data": {"amount": {"$above": 90}}}')
+        tab.click(it(f"{form} [data-try-draft]"))
+        tab.shows(it(f"{form} .field-problem", "/is not an operator/"))
+    want(mine()["id"] == route["id"], "nothing was saved by it")
 
     row = it(f"tr[data-key='{route['id']}']")
     tab.click(it("summary", "Edit", within=row))

@@ -1,5 +1,6 @@
 """The ways in, and out again."""
 
+import datetime
 import re
 
 from node import Api, Problem, development
@@ -147,6 +148,30 @@ def a_key_that_is_made_here_is_shown_once_works_and_is_revoked(world):
     revoked = [each for each in world.api.all("/v1/api-keys", limit=200) if each["name"] == name]
     want(not revoked or revoked[0]["revoked_at"], "the API says that it is revoked")
     want(re.match(r"ph[a-z]_", key), "it looks like a key")
+
+
+@trial(looks="once")
+def a_key_is_made_for_one_source_with_a_limit_and_an_end(world):
+    source, name = world.api.post("/v1/sources", {"name": world.name("till")}), world.name("till-key")
+    tab = world.page("/settings")
+    tab.click(it("#keys summary", "New key"))
+    form = "#keys form"
+    tab.fill(it(f"{form} [name=name]"), name)
+    tab.shows(it(f"{form} [name=scopes]"))
+    tab.fill(it(f"{form} [name=kind]"), "ingest")
+    tab.hides(it(f"{form} [name=scopes]"))
+    tab.fill(it(f"{form} [name=source_id]"), source["id"])
+    tab.fill(it(f"{form} [name=rate_limit]"), "7")
+    tab.fill(it(f"{form} [name=expires_at]"), "30d")
+    tab.click(it(f"{form} button[type=submit]"))
+    key = tab.until("(/ph[a-z]_[0-9A-Za-z_]{20,}/.exec(document.querySelector('#keys [data-form-result]')?.innerText) || [])[0]", "the key is shown")
+    made = next(each for each in world.api.all("/v1/api-keys", limit=200) if each["name"] == name)
+    want((made["kind"], made["source_id"], made["rate_limit"]) == ("ingest", source["id"], 7), f"the API has it: {made}")
+    days = (datetime.datetime.fromisoformat(made["expires_at"].replace("Z", "+00:00")) - datetime.datetime.now(datetime.timezone.utc)).days
+    want(days in (29, 30), f"it ends in 30 days: {made['expires_at']}")
+    want(Api(world.origin, key).publish("till.paid"), "it brings events in")
+    tab.open("/settings")
+    tab.shows(it("#keys tr", f"/{name}.*bring in events of {source['name']} · 7 events a second/"))
 
 
 @trial(looks="once")

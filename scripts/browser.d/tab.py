@@ -177,12 +177,9 @@ class Tab:
             self.until(lambda: loader in self.loaded, f"{path} is loaded", limit)
 
     def is_signed_out(self):
-        """Whether the next page that is opened is the way in. The page that is there may be on its way to it by itself."""
-        try:
-            self.open("/events")
-        except Failed:
-            return False
-        return self.path().startswith("/login")
+        """Whether a page that is asked for is the way in. Asked without going there: the page that is open may be on its way to it
+        by itself."""
+        return self.path().startswith("/login") or self.run("fetch('/', { redirect: 'manual' }).then(answer => answer.type === 'opaqueredirect')")
 
     def go(self, path):
         """Opens a page that leads on by itself."""

@@ -10,11 +10,11 @@ use crate::{
     changes::{IfMatch, IfMatchParam, Versioned, until_unchanged},
     error::ApiError,
     json::{self, Body},
-    page::List,
+    page::{CursorKey, List, NoFilter},
     patch::patch_schema,
     path::Id,
     problems,
-    read::{self, Revision, Wanted},
+    read::{self, Listed, Revision, Wanted},
     validate::Checks,
     views,
 };
@@ -30,9 +30,10 @@ use domain::{
     limits,
 };
 use http::StatusCode;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::Duration;
-use store::StoreError;
+use store::{Page, StoreError};
 
 patch_schema!(AccountPatch as "AccountPatch" of NewAccount);
 patch_schema!(OwnAccountPatch as "OwnAccountPatch" of OwnAccountInput);
@@ -268,6 +269,21 @@ pub(crate) async fn update_own(
         Ok(Account { name: input.name, retention_days: input.retention_days, ..account })
     })
     .await
+}
+
+/// A page of what belongs to an account, in the order of what it is.
+async fn page_of<V: Serialize, K: CursorKey>(
+    app: &App,
+    ctx: &TenantsCtx,
+    account: AccountId,
+    list: &List<NoFilter>,
+    read: impl AsyncFnOnce(Page<K>) -> Result<Listed<V, K>, ApiError>,
+) -> Result<Response, ApiError> {
+    ctx.require(Scope::AccountsRead)?;
+    let room = app.answers.page(None).await?;
+    app.store.account(account).await?;
+    let found = read(list.page(app, None)?).await?;
+    room.json(&list.body(app, None, found))
 }
 
 async fn change(

@@ -36,8 +36,8 @@ use store::StoreError;
 
 patch_schema!(RoutePatch as "RoutePatch" of NewRoute);
 
-/// What is left of an input once it has been checked.
-struct CheckedRoute {
+/// Which events a route takes, checked.
+struct Matching {
     event_types: Vec<Pattern>,
     filter: Option<Filter>,
 }
@@ -75,22 +75,13 @@ fn told(route: &Route) -> Told {
 }
 
 /// Finds everything that is wrong with it. `current` is None at creation.
-fn check(input: &NewRoute, current: Option<&Route>, retention_days: u32) -> Result<CheckedRoute, ApiError> {
+fn check(input: &NewRoute, current: Option<&Route>, retention_days: u32) -> Result<Matching, ApiError> {
     let mut checks = Checks::default();
     checks.uid(input.uid.as_deref(), current.and_then(|current| current.uid.as_deref()));
     if let Some(name) = &input.name {
         checks.name("/name", name);
     }
-    let event_types = check_event_types(input, &mut checks);
-    check_header_names(input, &mut checks);
-    let filter = match input.filter.as_ref().map(Filter::compile) {
-        Some(Err(error)) => {
-            checks.refuse(format!("/filter{}", error.pointer), error.code, error.detail);
-            None
-        }
-        Some(Ok(filter)) => Some(filter),
-        None => None,
-    };
+    let matching = check_matching(&mut checks, "", &input.event_types, input.filter.as_ref());
     let policy = current.map(|current| &current.retry_policy);
     checks.retry_policy("/retry_policy", &input.retry_policy, policy, retention_days);
     if let Some(seconds) = input.timeout_seconds {
@@ -102,46 +93,58 @@ fn check(input: &NewRoute, current: Option<&Route>, retention_days: u32) -> Resu
             checks.refuse("/signing/secret", "not_allowed", "the secret is the destination's");
         }
     }
-    checks.done().map(|()| CheckedRoute { event_types, filter })
+    checks.done().map(|()| matching)
+}
+
+/// What a route takes, wherever it stands in the body. Only good if nothing was refused.
+fn check_matching(checks: &mut Checks, at: &str, event_types: &[String], filter: Option<&Value>) -> Matching {
+    let event_types = check_event_types(checks, at, event_types);
+    check_header_names(checks, at, filter);
+    let filter = filter.and_then(|filter| {
+        Filter::compile(filter)
+            .map_err(|error| checks.refuse(format!("{at}/filter{}", error.pointer), error.code, error.detail))
+            .ok()
+    });
+    Matching { event_types, filter }
 }
 
 /// Headers are known by lower-case names: a filter on any other would never match.
-fn check_header_names(input: &NewRoute, checks: &mut Checks) {
-    let headers = input.filter.as_ref().and_then(|filter| filter.get("headers")).and_then(Value::as_object);
+fn check_header_names(checks: &mut Checks, at: &str, filter: Option<&Value>) {
+    let headers = filter.and_then(|filter| filter.get("headers")).and_then(Value::as_object);
     for name in headers.into_iter().flat_map(|headers| headers.keys()) {
         if !name.starts_with('$') && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
             let detail = "write header names in lower case";
-            checks.refuse(format!("/filter/headers/{name}"), "invalid_value", detail);
+            checks.refuse(format!("{at}/filter/headers/{name}"), "invalid_value", detail);
         }
     }
 }
 
-fn check_event_types(input: &NewRoute, checks: &mut Checks) -> Vec<Pattern> {
-    if input.event_types.is_empty() || input.event_types.len() > limits::ROUTE_PATTERNS {
+fn check_event_types(checks: &mut Checks, at: &str, event_types: &[String]) -> Vec<Pattern> {
+    if event_types.is_empty() || event_types.len() > limits::ROUTE_PATTERNS {
         let detail = format!("1 to {} patterns; `*` matches every event type", limits::ROUTE_PATTERNS);
-        checks.refuse("/event_types", "invalid_length", detail);
+        checks.refuse(format!("{at}/event_types"), "invalid_length", detail);
     }
     let mut patterns = Vec::new();
-    for (index, text) in input.event_types.iter().enumerate() {
+    for (index, text) in event_types.iter().enumerate() {
         match text.parse() {
             Ok(pattern) => patterns.push(pattern),
             Err(error) => {
                 let error: domain::pattern::PatternError = error;
-                checks.refuse(format!("/event_types/{index}"), "invalid_pattern", error.to_string());
+                checks.refuse(format!("{at}/event_types/{index}"), "invalid_pattern", error.to_string());
             }
         }
     }
     patterns
 }
 
-fn write(input: NewRoute, checked: CheckedRoute, route: &mut Route) {
+fn write(input: NewRoute, matching: Matching, route: &mut Route) {
     route.uid = input.uid;
     route.name = input.name;
     route.enabled = input.enabled;
     route.source_id = input.source_id;
     route.destination_id = input.destination_id;
-    route.event_types = checked.event_types;
-    route.filter = checked.filter;
+    route.event_types = matching.event_types;
+    route.filter = matching.filter;
     route.retry_policy = input.retry_policy;
     route.timeout_seconds = input.timeout_seconds;
     route.signing = input.signing.as_ref().map(signing::read);

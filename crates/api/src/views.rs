@@ -29,7 +29,7 @@ pub(crate) use event::{event, event_detail};
 pub(crate) use node::node;
 pub(crate) use portal_link::portal_link;
 pub(crate) use replay::{dead_letter_group, replay, replay_estimate};
-pub(crate) use route::{route, route_preview};
+pub(crate) use route::{draft_preview, route, route_preview};
 pub(crate) use series::{SeriesPieces, series};
 pub(crate) use source::{source, source_tag};
 pub(crate) use stats::{destination_stats, fanout_stats, stats};

@@ -59,7 +59,9 @@ pub use replay::{
     BackfillEvents, BackfillMatch, DeadLetterGroupQuery, DeadLetterGroupView, DestinationCountView,
     DismissInput, DismissedView, ReplayEstimateView, ReplayInput, ReplayView, ReplayWaitKind, ReplayWaitView,
 };
-pub use route::{NewRoute, PreviewInput, PreviewView, RoutePreviewView, RouteView, WhyView};
+pub use route::{
+    DraftPreviewView, DraftRoute, NewRoute, PreviewInput, PreviewView, RoutePreviewView, RouteView, WhyView,
+};
 pub use source::{IngestUrlView, NewSource, SourceTag, SourceView, VerificationInput, VerificationView};
 pub use stats::{
     DailyView, DestinationStatsView, FanoutStatsView, PointView, QuantilesView, SeriesBy, SeriesLatencyView,

@@ -53,6 +53,19 @@ pub struct RouteView {
 pub struct PreviewView {
     /// Every route of the account, oldest first.
     pub data: Vec<RoutePreviewView>,
+    /// What the draft says to the event; only if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draft: Option<DraftPreviewView>,
+}
+
+/// What a route that is not saved says to an event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = DraftPreview)]
+pub struct DraftPreviewView {
+    pub matches: bool,
+    /// Null when it matches.
+    #[schema(required)]
+    pub why: Option<WhyView>,
 }
 
 /// What one route says to an event.
@@ -165,4 +178,16 @@ pub struct PreviewInput {
     pub data: Option<Value>,
     pub headers: Option<Map<String, Value>>,
     pub metadata: Option<Map<String, Value>>,
+    pub draft: Option<DraftRoute>,
+}
+
+/// What a route would take that is not saved: tried on the event, whichever source that came by.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DraftRoute {
+    /// At least one of these must match; `["*"]` if left out.
+    #[schema(value_type = Option<Vec<schema::EventTypePattern>>, min_items = 1, max_items = 64)]
+    pub event_types: Option<Vec<String>>,
+    #[schema(value_type = Option<schema::Filter>)]
+    pub filter: Option<Value>,
 }

@@ -343,6 +343,6 @@ mod tests {
         check_shapes::<ApiKeyInput>("account_id expires_at kind name rate_limit scopes source_id");
         check_shapes::<ReplayInput>("delivery_ids destination_ids dry_run events filter match rate resolved");
         check_shapes::<DismissInput>("delivery_ids filter note");
-        check_shapes::<PreviewInput>("data event_id headers metadata source_id type");
+        check_shapes::<PreviewInput>("data draft event_id headers metadata source_id type");
     }
 }

@@ -170,27 +170,52 @@ function command(text) {
 
 // --- Forms -----------------------------------------------------------------------------------------------------------
 const SECONDS = { s: 1, m: 60, h: 3600, d: 86400, w: 604800 };
+/** Lines of names and values as an object. Of those there were (`names`), one without a value stays, and one that is gone goes. */
+function pairs(field, text) {
+  const known = JSON.parse(field.dataset.names || '[]');
+  const value = Object.fromEntries(known.map(name => [name, null]));
+  for (const line of text.split('\n').map(each => each.trim()).filter(Boolean)) {
+    const at = line.indexOf(':');
+    if (at < 1) throw { field, text: `Write a name, a colon and a value: ${line}` };
+    const [name, said] = [line.slice(0, at).trim(), line.slice(at + 1).trim()];
+    const same = known.find(each => each.toLowerCase() === name.toLowerCase());
+    if (!said && same) delete value[same]; else value[same ?? name] = said;
+  }
+  return value;
+}
+
 /** The members of a form as the API takes them. Throws the field that does not read. */
 function members(form) {
   const body = {};
   const sets = {};
-  for (const field of form.elements) {
-    if (!field.name || field.disabled) continue;
+  const changes = form.dataset.method === 'PATCH';
+  const fields = [...form.elements].filter(field => field.name);
+  const said = new Set(fields.filter(field => !field.matches(':disabled')).map(field => field.name));
+  for (const field of fields) {
     const { type, empty, unchecked } = field.dataset;
+    const isOff = field.matches(':disabled');
+    // What belongs to another choice is no longer so.
+    if (isOff && !(changes && empty !== 'leave' && !said.has(field.name) && field.closest('[data-for]'))) continue;
     let value;
-    if (field.type === 'checkbox') {
+    if (isOff) value = null;
+    else if (field.type === 'checkbox') {
       if (type === 'set') { (sets[field.name] ||= []); if (field.checked) sets[field.name].push(field.value); continue; }
       if (!field.checked && unchecked === undefined) continue;
-      value = type === 'word' ? field.value : field.checked;
+      value = type === 'off' ? false : type === 'word' ? field.value : field.checked;
     } else {
       // A password is what was typed, spaces and all.
       const text = field.type === 'password' ? field.value : field.value.trim();
-      if (!text) {
-        if (empty === 'null' || form.dataset.method === 'PATCH' && empty !== 'leave') value = null; else continue;
+      if (type === 'pairs') value = pairs(field, text);
+      else if (!text) {
+        if (empty === 'null' || changes && empty !== 'leave') value = null; else continue;
       } else if (type === 'number') value = Number(text);
       else if (type === 'numbers') value = text.split(/[\s,]+/).filter(Boolean).map(Number);
       else if (type === 'list') value = text.split(/[\s,]+/).filter(Boolean);
-      else if (type === 'moment') {
+      else if (type === 'lines') value = text.split('\n').map(each => each.trim()).filter(Boolean);
+      else if (type === 'until') {
+        const span = /^(\d+)([smhdw])$/.exec(text);
+        value = span ? new Date(now() + span[1] * SECONDS[span[2]] * 1000).toISOString() : /^\d{4}-\d\d-\d\d$/.test(text) ? `${text}T00:00:00Z` : text;
+      } else if (type === 'moment') {
         const ago = /^(\d+)([smhdw])$/.exec(text);
         value = ago ? new Date(now() - ago[1] * SECONDS[ago[2]] * 1000).toISOString() : text;
       } else if (type === 'json') {
@@ -204,13 +229,14 @@ function members(form) {
     into[last] = value;
   }
   // A group whose members are all empty is left to others.
-  if (body.rate_limit && !body.rate_limit.requests) body.rate_limit = null;
-  else if (body.rate_limit && !body.rate_limit.per_seconds) body.rate_limit.per_seconds = 1;
+  if (typeof body.rate_limit === 'object' && body.rate_limit) {
+    if (!body.rate_limit.requests) body.rate_limit = null; else body.rate_limit.per_seconds ||= 1;
+  }
   if (body.rate_limit === null && form.dataset.method === 'POST') delete body.rate_limit;
   return { ...body, ...sets };
 }
 
-function showProblems(form, problem) {
+export function showProblems(form, problem) {
   $$('.field-problem', form).forEach(each => each.remove());
   $$('[aria-invalid]', form).forEach(each => each.removeAttribute('aria-invalid'));
   const place = $('[data-form-problems]', form);
@@ -218,7 +244,7 @@ function showProblems(form, problem) {
   const rest = [];
   for (const error of problem.errors || []) {
     const name = error.pointer.slice(1).replaceAll('/', '.');
-    const field = [...form.elements].find(each => each.name && (each.name === name || name.startsWith(`${each.name}.`)));
+    const field = [...form.elements].find(each => each.name && !each.matches(':disabled') && (each.name === name || name.startsWith(`${each.name}.`)));
     if (!field) { rest.push(`${error.pointer}: ${error.detail}`); continue; }
     field.setAttribute('aria-invalid', 'true');
     (field.closest('label') || field.parentElement).append(make('span', { class: 'field-problem' }, error.detail));
@@ -230,12 +256,20 @@ function showProblems(form, problem) {
   $('[aria-invalid]', form)?.focus();
 }
 
-async function send(form) {
-  let body;
-  try { body = members(form); } catch (wrong) {
-    return showProblems(form, { errors: [{ pointer: `/${wrong.field.name.replaceAll('.', '/')}`, detail: wrong.text }] });
+/** What is typed into a form, as the API takes it; nothing if a field does not read, which is said there. */
+export function typed(form) {
+  try {
+    const body = members(form);
+    showProblems(form, null);
+    return body;
+  } catch (wrong) {
+    showProblems(form, { errors: [{ pointer: `/${wrong.field.name.replaceAll('.', '/')}`, detail: wrong.text }] });
   }
-  showProblems(form, null);
+}
+
+async function send(form) {
+  const body = typed(form);
+  if (!body) return;
   if (form.dataset.replayForm === 'backfill') return replay({ events: body.events || {}, match: 'now', ...(body.destination_ids && { destination_ids: body.destination_ids }), rate: body.rate });
   if ('replayForm' in form.dataset) return replay({ filter: body.filter || {}, rate: body.rate });
   const button = $('button[type=submit]', form);
@@ -254,9 +288,10 @@ async function send(form) {
       toast('Made');
       return;
     case 'source':
-      place.replaceChildren(make('p', {}, 'Send events to it with:'), command(`curl ${answer.body.ingest_url} -H 'content-type: application/json' -d '{"type": "order.paid", "id": 1}'`));
+      if (answer.body.verification.type === 'none') place.replaceChildren(make('p', {}, 'Send events to it with:'), command(`curl ${answer.body.ingest_url} -H 'content-type: application/json' -d '{"type": "order.paid", "id": 1}'`));
+      else place.replaceChildren(make('p', {}, answer.body.enabled ? 'Its ingest URL, for the provider:' : 'Its ingest URL, for the provider. Enter the secret that you get for it under “Edit”, then enable the source:'), command(answer.body.ingest_url));
       return refresh().catch(() => {});
-    case 'preview': return place.replaceChildren(previewed(answer.body.data));
+    case 'preview': return place.replaceChildren(...previewed(answer.body));
   }
   if (form.dataset.then === 'destination') {
     if ($('[data-route-too]', form)?.checked) {
@@ -282,19 +317,20 @@ function tested(attempt) {
 }
 
 /** Which routes match, and the first thing that does not hold of the others. */
-function previewed(routes) {
-  if (!routes.length) return make('p', { class: 'quiet' }, 'There is no route.');
+function previewed({ data: routes, draft }) {
+  const said = draft ? [make('p', {}, make('span', { class: draft.matches ? 'status good' : 'status quiet' }, draft.matches ? '✓ what you typed takes it' : '✕ what you typed does not take it'), ' ', ...why(draft.why))] : [];
+  if (!routes.length) return [...said, make('p', { class: 'quiet' }, 'There is no route.')];
   const matching = routes.filter(route => route.matches).length;
-  return make('div', {}, make('p', {}, `${matching} of ${routes.length} routes match.`), make('table', { class: 'list' }, make('tbody', {}, ...routes.slice(0, 50).map(route => make('tr', {},
+  return [...said, make('p', {}, `${matching} of ${routes.length} routes match.`), make('table', { class: 'list' }, make('tbody', {}, ...routes.slice(0, 50).map(route => make('tr', {},
     make('td', {}, make('span', { class: route.matches ? 'status good' : 'status quiet' }, route.matches ? (route.delivers ? '✓ delivers' : '✓ matches, an older route delivers') : '✕ no match')),
     make('td', {}, make('a', { href: `/destinations/${route.destination_id}` }, nameOf(route.destination_id))),
-    make('td', { class: 'wide' }, ...why(route.why)))))));
+    make('td', { class: 'wide' }, ...why(route.why))))))];
 }
 async function preview(button) {
   const answer = await call('/v1/routes/preview', { body: { event_id: button.dataset.preview } });
   if (!answer.ok) return toast(problemText(answer.body), true);
   const place = button.closest('p').nextElementSibling?.matches('[data-preview-result]') ? button.closest('p').nextElementSibling : $('[data-preview-result]');
-  place.replaceChildren(previewed(answer.body.data));
+  place.replaceChildren(...previewed(answer.body));
 }
 
 // --- Trying the API --------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 import { $, $$, now, toast, whenRendered, readPage, replaceRegion, rendered } from './dom.js';
 import './actions.js';
 import './charts.js';
+import './choices.js';
 import './points.js';
 import './filters.js';
 import './limits.js';

@@ -67,7 +67,12 @@ export async function call(path, { method = 'POST', body, headers = {} } = {}) {
   }
 }
 
+// Whoever is on the way elsewhere already gets there: the way in is shown there, if it must be. A download leaves nothing, so
+// this does not hold for long.
+let leftAt = -Infinity;
+addEventListener('beforeunload', () => { leftAt = performance.now(); });
 export function signedOut() {
+  if (performance.now() - leftAt < 5000) return;
   location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
 }
 

@@ -1,16 +1,19 @@
 // What happens, as it happens. The stream only says that something changed; what is shown is what the server renders, read at
 // most every two seconds. A row never moves while somebody points at the list, selects in it or has scrolled: new ones wait
 // behind a pill.
-import { $, $$, readPage, replaceRegion, rendered, signedOut } from './dom.js';
+import { $, $$, problemText, readPage, replaceRegion, rendered, signedOut } from './dom.js';
 
 const parameters = document.body.dataset.live;
 const EVERY = 2000;
+const STREAM = `/ui/v1/stream?${parameters}`;
+const PAUSE = 'Pause what is live (p)';
 let source, paused = false, dirty = false, busy = false, lastRead = 0, failures = 0, timer, spoken = 0;
 
-function say(state, word) {
+function say(state, word, more = PAUSE) {
   const live = $('#live');
   if (!live) return;
   live.dataset.state = state;
+  live.title = more;
   // A screen reader is told at most every five seconds.
   const wait = Math.max(0, spoken + 5000 - Date.now());
   live.setAttribute('aria-live', wait ? 'off' : 'polite');
@@ -19,7 +22,7 @@ function say(state, word) {
 }
 
 function connect() {
-  source = new EventSource(`/ui/v1/stream?${parameters}`);
+  source = new EventSource(STREAM);
   source.onopen = () => { failures = 0; say('live', 'Live'); if (lastRead) changed(); };
   source.onerror = () => {
     if (paused) return;
@@ -27,12 +30,7 @@ function connect() {
     // The browser comes back by itself unless it was refused.
     if (source.readyState === EventSource.CLOSED) {
       failures += 1;
-      clearTimeout(timer);
-      timer = setTimeout(async () => {
-        const asked = await fetch('/ui/v1/account', { credentials: 'same-origin', cache: 'no-store' }).catch(() => null);
-        if (asked?.status === 401) return signedOut();
-        connect();
-      }, Math.min(30000, 1000 * 2 ** failures));
+      refused();
     }
   };
   for (const name of ['event.received', 'delivery.changed', 'destination.changed', 'reset']) {
@@ -41,6 +39,19 @@ function connect() {
       changed();
     });
   }
+}
+
+/** Asks once more, for what the refusal said: a source of events does not tell. */
+async function refused() {
+  const asking = new AbortController();
+  const answer = await fetch(STREAM, { credentials: 'same-origin', cache: 'no-store', signal: asking.signal }).catch(() => null);
+  if (answer?.status === 401) return signedOut();
+  const problem = answer && !answer.ok ? await answer.json().catch(() => null) : null;
+  asking.abort();
+  if (paused) return;
+  if (answer?.status === 429) say('cut', 'Not live: too many pages are', problemText(problem));
+  clearTimeout(timer);
+  timer = setTimeout(connect, Math.max(1000 * Number(answer?.headers.get('retry-after') || 0), Math.min(30000, 1000 * 2 ** failures)));
 }
 
 // The rate beside "Events", over ten seconds: counted by the second, so that a thousand cost no more than one.
@@ -136,8 +147,8 @@ function mergeList(list, next) {
 function togglePause() {
   paused = !paused;
   $$('.button[data-pause-live]').forEach(button => { button.firstChild.textContent = paused ? 'Resume ' : 'Pause '; });
-  $('#live').title = paused ? 'Go on (p)' : 'Pause what is live (p)';
-  if (paused) { source?.close(); say('paused', 'Paused'); } else { say('connecting', 'Connecting'); connect(); changed(); }
+  clearTimeout(timer);
+  if (paused) { source?.close(); say('paused', 'Paused', 'Go on (p)'); } else { say('connecting', 'Connecting'); connect(); changed(); }
 }
 
 document.addEventListener('click', async event => {

@@ -16,5 +16,7 @@ export function why(reason) {
   if (path === 'enabled') return ['the route is disabled'];
   if (path === 'source_id') return ['the route is of another source'];
   if (path === 'type') return [`the route takes ${wanted(expected)}`];
+  // A choice as a whole: there is no one thing that was found.
+  if (path.startsWith('$')) return ['none of ', make('code', {}, text(expected)), ' holds'];
   return [make('code', {}, path), ` is ${found === null ? 'not there' : text(found)}, wanted ${wanted(expected)}`];
 }

@@ -17,6 +17,41 @@ pub(crate) struct Line {
     pub(crate) class: &'static str,
     /// One a step; None where there was nothing to measure.
     pub(crate) values: Vec<Option<f64>>,
+    /// The last value is a sum so far, of a step that is not over: it is no fall.
+    pub(crate) goes_on: bool,
+}
+
+impl Line {
+    pub(crate) fn new(name: &'static str, class: &'static str, values: Vec<Option<f64>>) -> Self {
+        Self { name, class, values, goes_on: false }
+    }
+
+    /// Of sums.
+    pub(crate) fn going_on(self, goes_on: bool) -> Self {
+        Self { goes_on, ..self }
+    }
+
+    /// The line through its values, or through the edges of its layer, and what lies under it.
+    fn drawn(&self, edge: &[Option<f64>], floor: Option<&[Option<f64>]>, top: f64) -> Markup {
+        let whole = edge.len().saturating_sub(usize::from(self.goes_on));
+        // One value alone has nothing to fall from.
+        let (over, so_far) = if whole < 2 { (edge.to_vec(), None) } else { parts(edge, whole) };
+        let part = |class: &str, values: &[Option<f64>]| {
+            html! {
+                path class={ "fill " (self.class) (class) } d=(area(values, floor, top)) {}
+                path class={ "stroke " (self.class) (class) } d=(stroke(values, top)) {}
+            }
+        };
+        html! { (part("", &over)) @if let Some(so_far) = so_far { (part(" so-far", &so_far)) } }
+    }
+}
+
+/// The steps that are over, and the last of them with the one that is not.
+fn parts(edge: &[Option<f64>], whole: usize) -> (Vec<Option<f64>>, Option<Vec<Option<f64>>>) {
+    let only = |from: usize, to: usize| -> Vec<Option<f64>> {
+        edge.iter().enumerate().map(|(place, value)| value.filter(|_| (from..to).contains(&place))).collect()
+    };
+    (only(0, whole), (whole < edge.len()).then(|| only(whole - 1, edge.len())))
 }
 
 /// A span that is marked behind the lines: a hold.
@@ -106,8 +141,7 @@ impl Chart {
                             @for (place, line) in self.lines.iter().enumerate().rev() {
                                 @let values = &tops[place];
                                 @let floor = if self.stacked && place > 0 { Some(&tops[place - 1]) } else { None };
-                                path class={ "fill " (line.class) } d=(area(values, floor.map(Vec::as_slice), top)) {}
-                                path class={ "stroke " (line.class) } d=(stroke(values, top)) {}
+                                (line.drawn(values, floor.map(Vec::as_slice), top))
                             }
                         }
                     }
@@ -174,8 +208,7 @@ pub(crate) fn told_sparkline(
         span.spark-box data-spark=(values.join("\n")) data-from=(from.micros() / 1_000) data-step=(step.as_millis()) {
             svg.sparkline viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" role="img" aria-label=(label) {
                 @for line in lines.iter().rev() {
-                    path class={ "fill " (line.class) } d=(area(&line.values, None, top)) {}
-                    path class={ "stroke " (line.class) } d=(stroke(&line.values, top)) {}
+                    (line.drawn(&line.values, None, top))
                 }
             }
         }
@@ -379,10 +412,25 @@ mod tests {
 
     #[test]
     fn layers_stand_on_each_other() {
-        let line =
-            |values: &[f64]| Line { name: "", class: "", values: values.iter().copied().map(Some).collect() };
+        let line = |values: &[f64]| Line::new("", "", values.iter().copied().map(Some).collect());
         let edges = stack(&[line(&[1.0, 2.0]), line(&[3.0, 4.0])]);
         assert_eq!(edges, [[Some(1.0), Some(2.0)], [Some(4.0), Some(6.0)]]);
+    }
+
+    #[test]
+    fn a_step_that_goes_on_is_told_apart_from_those_that_are_over() {
+        let drawn = |values: &[f64], goes_on| {
+            let values: Vec<_> = values.iter().copied().map(Some).collect();
+            let line = Line::new("", "ok", values.clone()).going_on(goes_on);
+            line.drawn(&values, None, 10.0).into_string()
+        };
+        let going_on = drawn(&[5.0, 5.0, 1.0], true);
+        assert!(going_on.contains("\"stroke ok\" d=\"M0 50L300 50\""), "{going_on}");
+        assert!(going_on.contains("\"stroke ok so-far\" d=\"M300 50L600 90\""), "{going_on}");
+        assert!(drawn(&[5.0, 5.0, 1.0], false).contains("d=\"M0 50L300 50L600 90\""));
+        for alone in [&[][..], &[5.0], &[5.0, 1.0]] {
+            assert!(!drawn(alone, true).contains("so-far"), "{alone:?}");
+        }
     }
 
     #[test]
@@ -394,7 +442,7 @@ mod tests {
     #[test]
     fn a_mark_is_seen_however_short_it_is_and_not_at_all_if_it_is_over() {
         let from = Timestamp::from_seconds(6_000);
-        let line = Line { name: "", class: "", values: vec![None; 61] };
+        let line = Line::new("", "", vec![None; 61]);
         let chart = Chart {
             title: "",
             from,
@@ -420,7 +468,7 @@ mod tests {
 
     #[test]
     fn a_sparkline_tells_its_values_by_name() {
-        let line = Line { name: "waiting", class: "ok", values: vec![Some(1_200.0), None] };
+        let line = Line::new("waiting", "ok", vec![Some(1_200.0), None]);
         let drawn = told_sparkline("Backlog", Timestamp::MIN, Duration::from_secs(60), Unit::Count, &[line]);
         assert!(drawn.into_string().contains("data-spark=\"waiting|1,200|–\""));
     }

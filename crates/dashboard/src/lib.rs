@@ -18,6 +18,7 @@ mod name;
 mod page_error;
 mod pages;
 mod params;
+mod provider;
 mod reads;
 mod search;
 mod series;
@@ -48,6 +49,7 @@ pub fn router() -> Router<App> {
         .route("/routes", get(pages::routes::page))
         .route("/settings", get(pages::settings::page))
         .route("/docs", get(pages::docs::page))
+        .route("/favicon.ico", get(assets::favicon))
         .route("/assets/{version}/{file}", get(assets::serve))
         .layer(Extension(Arc::<counts::CountCache>::default()))
 }

@@ -3,6 +3,7 @@
 pub(crate) mod accounts;
 pub(crate) mod dead_letters;
 pub(crate) mod destination;
+pub(crate) mod destination_auth;
 pub(crate) mod destination_form;
 pub(crate) mod destinations;
 pub(crate) mod docs;
@@ -15,3 +16,4 @@ pub(crate) mod replays;
 pub(crate) mod routes;
 pub(crate) mod settings;
 pub(crate) mod sources;
+pub(crate) mod verification_form;

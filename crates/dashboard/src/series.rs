@@ -69,6 +69,8 @@ pub(crate) struct Course {
     pub(crate) from: Timestamp,
     pub(crate) step: Duration,
     pub(crate) points: Vec<SeriesPointView>,
+    /// The last span is not over.
+    pub(crate) goes_on: bool,
 }
 
 /// The kinds of answers that are told apart by colour.
@@ -93,7 +95,8 @@ impl Course {
         let spans = series.until.since(series.since).as_secs().div_ceil(step.as_secs()) as u32;
         let starts = (0..spans).map(|place| series.since.plus(step * place));
         let point = |at| known.get(&at).map_or_else(|| nothing(at), |point| (*point).clone());
-        Self { from: series.since, step, points: starts.map(point).collect() }
+        let goes_on = series.since.plus(step * spans) > series.until;
+        Self { from: series.since, step, points: starts.map(point).collect(), goes_on }
     }
 
     /// From when there was something, or a little before it: what has begun just now is not a line at the very end.
@@ -116,7 +119,17 @@ impl Course {
         class: &'static str,
         pick: impl Fn(&SeriesPointView) -> Option<f64>,
     ) -> Line {
-        Line { name, class, values: self.values(pick) }
+        Line::new(name, class, self.values(pick))
+    }
+
+    /// Of what is counted up in each span.
+    pub(crate) fn sums(
+        &self,
+        name: &'static str,
+        class: &'static str,
+        pick: impl Fn(&SeriesPointView) -> u64,
+    ) -> Line {
+        self.line(name, class, |point| Some(pick(point) as f64)).going_on(self.goes_on)
     }
 
     fn chart(&self, title: &'static str, unit: Unit, lines: Vec<Line>, marks: &[Mark]) -> Chart {
@@ -135,9 +148,9 @@ impl Course {
     /// What attempts met, one on the other.
     pub(crate) fn outcomes(&self, title: &'static str, marks: &[Mark]) -> Chart {
         let lines = vec![
-            self.line("succeeded", "ok", |point| Some(succeeded(point) as f64)),
-            self.line("throttled", "throttle", |point| Some(throttled(point) as f64)),
-            self.line("failed", "fail", |point| Some(failed(point) as f64)),
+            self.sums("succeeded", "ok", succeeded),
+            self.sums("throttled", "throttle", throttled),
+            self.sums("failed", "fail", failed),
         ];
         Chart { stacked: true, ..self.chart(title, Unit::Count, lines, marks) }
     }
@@ -161,8 +174,7 @@ impl Course {
     /// Answers by their kind; those that never came are left out.
     pub(crate) fn codes(&self, marks: &[Mark]) -> Chart {
         let all = CODES.into_iter().enumerate();
-        let lines =
-            all.map(|(kind, (name, class))| self.line(name, class, |point| Some(codes(point)[kind] as f64)));
+        let lines = all.map(|(kind, (name, class))| self.sums(name, class, |point| codes(point)[kind]));
         let came = |line: &Line| line.values.iter().flatten().any(|count| *count > 0.0);
         let lines = lines.filter(|line| line.name == "2xx" || came(line)).collect();
         Chart { stacked: true, ..self.chart("Answers by HTTP status", Unit::Count, lines, marks) }
@@ -180,7 +192,7 @@ impl Course {
     }
 
     pub(crate) fn denied(&self, marks: &[Mark]) -> Chart {
-        let lines = vec![self.line("denied", "throttle", |point| Some(point.slot_denied as f64))];
+        let lines = vec![self.sums("denied", "throttle", |point| point.slot_denied)];
         self.chart("Due, and every slot taken", Unit::Count, lines, marks)
     }
 

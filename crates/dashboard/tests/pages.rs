@@ -526,3 +526,31 @@ async fn an_operator_finds_an_account_by_its_name_and_looks_after_the_installati
     let settings = browser.get("/settings").await.text;
     assert!(settings.contains("data-doctor") && settings.contains("data-form=\"/v1/users\""));
 }
+
+#[tokio::test]
+async fn a_source_says_how_it_verifies_and_never_its_secret() {
+    let world = World::memory().await;
+    let secret = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+    let verified = json!({ "type": "stripe", "secrets": [secret], "allowed_addresses": ["192.0.2.0/24"] });
+    world.post("/v1/sources", json!({ "name": "payments", "verification": verified })).await.expect(201);
+    let own = json!({ "type": "hmac", "secrets": ["my own secret"], "header": "X-Own-Signature" });
+    world.post("/v1/sources", json!({ "name": "own", "verification": own })).await.expect(201);
+    let page = Browser::of(&world, &world.key).await.get("/sources").await;
+    Browser::check("/sources", &page);
+    for told in
+        ["Verified: <strong>Stripe</strong>, 1 secret, good for 300 s", "192.0.2.0/24", "x-own-signature"]
+    {
+        assert!(page.text.contains(told), "{told}");
+    }
+    assert!(!page.text.contains(secret) && !page.text.contains("my own secret"));
+    // Of each way all there is to fill in, once for all sources.
+    assert_eq!(page.text.matches("data-for=\"pagerduty\"").count(), 1);
+}
+
+#[tokio::test]
+async fn what_browsers_ask_for_by_themselves_is_there_for_everybody() {
+    let world = World::memory().await;
+    let icon = Browser::stranger(&world).get("/favicon.ico").await;
+    assert_eq!(icon.status, StatusCode::OK);
+    assert!(icon.text.starts_with("<svg"));
+}

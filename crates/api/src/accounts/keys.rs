@@ -31,11 +31,8 @@ pub(crate) async fn list(
     Id(account): Id<AccountId>,
     list: List<NoFilter>,
 ) -> Result<Response, ApiError> {
-    ctx.require(Scope::AccountsRead)?;
-    let room = app.answers.page(None).await?;
-    app.store.account(account).await?;
-    let found = read::api_keys(&app, Some(account), list.page(&app, None)?).await?;
-    room.json(&list.body(&app, None, found))
+    super::page_of(&app, &ctx, account, &list, async |page| read::api_keys(&app, Some(account), page).await)
+        .await
 }
 
 /// Revoke an API key of an account. It stops working at once on this node and within a second on all; revoking again is

@@ -92,11 +92,8 @@ pub(crate) async fn list(
     Id(account): Id<AccountId>,
     list: List<NoFilter>,
 ) -> Result<Response, ApiError> {
-    ctx.require(Scope::AccountsRead)?;
-    let room = app.answers.page(None).await?;
-    app.store.account(account).await?;
-    let found = read::portal_links(&app, account, list.page(&app, None)?).await?;
-    room.json(&list.body(&app, None, found))
+    super::page_of(&app, &ctx, account, &list, async |page| read::portal_links(&app, account, page).await)
+        .await
 }
 
 /// Revoke a portal link. It cannot be opened any more, and whoever has opened it is signed out: at once on this node and

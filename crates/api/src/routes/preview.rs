@@ -1,5 +1,6 @@
 //! Which routes an event would take, and why not the others: the same function that ingest uses, without sending.
 
+use super::{Matching, check_matching};
 use crate::{
     app::App,
     auth::AccountCtx,
@@ -10,18 +11,20 @@ use crate::{
     views,
 };
 use axum::{extract::State, response::Response};
-use contract::{PreviewInput, PreviewView, RoutePreviewView};
+use contract::{DraftRoute, PreviewInput, PreviewView, RoutePreviewView};
 use domain::{
     account::Scope,
     event::EventType,
-    id::SourceId,
+    id::{AccountId, DestinationId, RouteId, SourceId},
     json::Document,
     limits,
-    route::{Candidate, Deliverers, RouteTable},
+    route::{Candidate, Deliverers, Route, RouteTable},
+    time::Timestamp,
 };
 use serde_json::Value;
 
-/// Ask which routes an event would take. Nothing is sent. Scope `events:read`.
+/// Ask which routes an event would take, and whether a route that is not saved (`draft`) would take it. Nothing is sent, nothing
+/// is kept. Scope `events:read`.
 #[utoipa::path(
     post, path = "/v1/routes/preview", operation_id = "preview_routes", tag = "routes",
     request_body = contract::schema::PreviewInput,
@@ -38,7 +41,7 @@ pub(crate) async fn preview(
     let account = ctx.require(Scope::EventsRead)?;
     named::resolve::<SourceId>(&app, Some(account), &mut body, "/source_id").await?;
     let input: PreviewInput = json::from_value(body)?;
-    check(&input)?;
+    let draft = check(&input, account)?;
     if let Some(source) = input.source_id {
         app.store.source(account, source).await.map_err(super::refuse_reference)?;
     }
@@ -54,16 +57,28 @@ pub(crate) async fn preview(
         Some(id) => Some(app.store.event_payload(account, id).await?),
         None => None,
     };
-    let routes = snapshot.table.iter().count();
-    let judging = move || match &event {
-        Some(event) => judge(&snapshot.table, &Candidate::of(event, &snapshot.table)),
-        None => judge(&snapshot.table, &candidate(&input)),
+    let routes = snapshot.table.iter().count() + draft.iter().count();
+    let judging = move || {
+        let candidate = match &event {
+            Some(event) => {
+                let has_filter = draft.as_ref().is_some_and(|draft| draft.filter.is_some());
+                Candidate::new(event, has_filter || snapshot.table.has_filters(event.source_id))
+            }
+            None => candidate(&input),
+        };
+        // It has no source of its own: it is tried on what there is.
+        let draft = draft.map(|draft| Route { source_id: candidate.source_id, ..draft });
+        PreviewView {
+            data: judge(&snapshot.table, &candidate),
+            draft: draft.map(|draft| views::draft_preview(&draft, &candidate)),
+        }
     };
-    let data = app.admission.matcher().run(ctx.account_id(), routes, payload, judging).await?;
-    room.json(&PreviewView { data })
+    let preview = app.admission.matcher().run(ctx.account_id(), routes, payload, judging).await?;
+    room.json(&preview)
 }
 
-fn check(input: &PreviewInput) -> Result<(), ApiError> {
+/// The draft as a route, if there is one.
+fn check(input: &PreviewInput, account: AccountId) -> Result<Option<Route>, ApiError> {
     let mut checks = Checks::default();
     let inline = input.source_id.is_some()
         || input.event_type.is_some()
@@ -76,7 +91,18 @@ fn check(input: &PreviewInput) -> Result<(), ApiError> {
     if input.event_id.is_none() && input.event_type.is_none() {
         checks.refuse("/type", "missing_field", "give an event's id or at least its type");
     }
-    checks.done()
+    let draft = input.draft.as_ref().map(|draft| as_route(draft, account, &mut checks));
+    checks.done().map(|()| draft)
+}
+
+/// To no destination, which no event is about.
+fn as_route(draft: &DraftRoute, account: AccountId, checks: &mut Checks) -> Route {
+    let everything = ["*".to_owned()];
+    let event_types = draft.event_types.as_deref().unwrap_or(&everything);
+    let Matching { event_types, filter } =
+        check_matching(checks, "/draft", event_types, draft.filter.as_ref());
+    let route = Route::new(RouteId::MIN, account, DestinationId::MIN, Timestamp::default());
+    Route { event_types, filter, ..route }
 }
 
 fn candidate(input: &PreviewInput) -> Candidate<'_> {

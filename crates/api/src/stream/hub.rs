@@ -73,14 +73,18 @@ impl Hub {
         let mut state = self.state();
         let again = limits::STREAM_RETRY_AFTER_SECONDS;
         if state.followers >= limits::STREAM_CLIENTS {
-            return Err(
-                ApiError::overloaded("as many clients follow this node's stream as may").retry_after(again)
-            );
+            return Err(ApiError::overloaded(
+                "as many clients follow this node's stream as may: ask again later, or another node",
+            )
+            .retry_after(again));
         }
         let taken = state.permits.entry(account).or_default();
         if *taken >= limits::STREAM_CLIENTS_PER_ACCOUNT {
             let most = limits::STREAM_CLIENTS_PER_ACCOUNT;
-            let detail = format!("an account may follow the stream of a node {most} times at once");
+            let detail = format!(
+                "an account may follow the stream of a node {most} times at once, and does: end one that is not needed (a \
+                 `posthaste tail`, an open page of the dashboard), or ask again later"
+            );
             return Err(ApiError::rate_limited(detail).retry_after(again));
         }
         *taken += 1;

@@ -1,5 +1,5 @@
 use super::{account::retry_settings, destination::signing};
-use contract::{RoutePreviewView, RouteView, WhyView};
+use contract::{DraftPreviewView, RoutePreviewView, RouteView, WhyView};
 use domain::route::{Candidate, Deliverers, Route, RouteMismatch};
 use serde_json::json;
 
@@ -21,7 +21,6 @@ pub(crate) fn route(route: &Route) -> RouteView {
     }
 }
 
-/// What a route says to an event.
 /// What a route says to an event, and whether it delivers it; the routes of a source come in the order of the table.
 pub(crate) fn route_preview(
     route: &Route,
@@ -32,6 +31,12 @@ pub(crate) fn route_preview(
     let matches = why.is_none();
     let delivers = matches && deliverers.includes(route);
     RoutePreviewView { route_id: route.id, destination_id: route.destination_id, matches, delivers, why }
+}
+
+/// The same of one that is not saved.
+pub(crate) fn draft_preview(draft: &Route, event: &Candidate<'_>) -> DraftPreviewView {
+    let why = draft.refuses(event).map(|why| explain(why, draft, event));
+    DraftPreviewView { matches: why.is_none(), why }
 }
 
 fn explain(why: RouteMismatch, route: &Route, event: &Candidate<'_>) -> WhyView {

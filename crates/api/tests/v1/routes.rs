@@ -157,6 +157,47 @@ on_every_store! {
         foreign.expect_problem(404, "not_found");
     }
 
+    async fn a_draft_is_tried_without_being_saved(world) {
+        let tried = async |mut body: Value, draft: Value| {
+            body["draft"] = draft;
+            world.post("/v1/routes/preview", body).await.expect(200)
+        };
+        let source = text(&world.post("/v1/sources", json!({ "name": "Stripe" })).await.expect(201)["id"]);
+        let event = world.publish("payment.made", json!({ "amount": 90 })).await;
+        // Of an event that is there, and of one that is made up, whatever its source; no route looks at a payload.
+        for body in [
+            json!({ "event_id": event }),
+            json!({ "type": "payment.made", "data": { "amount": 90 }, "source_id": source }),
+        ] {
+            let dear = json!({ "filter": { "data": { "amount": { "$gte": 100 } } } });
+            let why = json!({ "path": "data.amount", "expected": { "$gte": 100 }, "found": 90 });
+            let said = tried(body.clone(), dear).await;
+            assert_eq!(said, json!({ "data": [], "draft": { "matches": false, "why": why } }));
+            let cheap = json!({ "event_types": ["payment.*"], "filter": { "data": { "amount": { "$lt": 100 } } } });
+            assert_eq!(tried(body.clone(), cheap).await["draft"], json!({ "matches": true, "why": null }));
+            let why = json!({ "path": "type", "expected": ["order.*"], "found": "payment.made" });
+            let other = json!({ "event_types": ["order.*"], "filter": null });
+            assert_eq!(tried(body.clone(), other).await["draft"], json!({ "matches": false, "why": why }));
+            assert_eq!(tried(body.clone(), json!({})).await["draft"]["matches"], true, "it takes everything");
+            let without = world.post("/v1/routes/preview", body).await.expect(200);
+            assert_eq!(without.get("draft"), None, "only if there was one");
+        }
+        assert_eq!(world.get("/v1/routes").await.expect(200)["data"], json!([]), "nothing is kept");
+
+        let wrong = json!({ "type": "a", "draft": {
+            "event_types": ["a", "b.*.**.c"], "filter": { "data": { "x": { "$near": 1 } } },
+        } });
+        let wrong = world.post("/v1/routes/preview", wrong).await;
+        wrong.expect_invalid("/draft/filter/data/x/$near", "unknown_operator");
+        let upper = json!({ "type": "a", "draft": { "filter": { "headers": { "X-Tier": "gold" } } } });
+        let upper = world.post("/v1/routes/preview", upper).await;
+        upper.expect_invalid("/draft/filter/headers/X-Tier", "invalid_value");
+        let none = json!({ "type": "a", "draft": { "event_types": [] } });
+        world.post("/v1/routes/preview", none).await.expect_invalid("/draft/event_types", "invalid_length");
+        let more = json!({ "type": "a", "draft": { "destination_id": "x" } });
+        world.post("/v1/routes/preview", more).await.expect_invalid("/draft/destination_id", "unknown_field");
+    }
+
     async fn a_changed_route_counts_for_the_next_event(world) {
         let (_, route) = world.routed_destination().await;
         world.publish("a.b", json!(1)).await;

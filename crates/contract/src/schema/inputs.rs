@@ -9,7 +9,7 @@ use super::{
     OrderingKey, PlatformKeyKind, PreviewHeaders, Scope, SigningScheme, SigningSecret, SourceRef, Tag,
     Timestamp,
 };
-use crate::{BackfillEvents, BackfillMatch};
+use crate::{BackfillEvents, BackfillMatch, DraftRoute};
 use crate::{DeliveryQuery, ResolvedFilter};
 use utoipa::ToSchema;
 
@@ -363,6 +363,7 @@ pub enum PreviewInput {
 #[expect(dead_code, reason = "describes crate::PreviewInput")]
 pub struct PreviewOfEvent {
     event_id: EventId,
+    draft: Option<DraftRoute>,
 }
 
 /// An event as it might come.
@@ -379,4 +380,5 @@ pub struct PreviewOfMembers {
     data: Anything,
     headers: Option<PreviewHeaders>,
     metadata: Option<Metadata>,
+    draft: Option<DraftRoute>,
 }

@@ -114,7 +114,7 @@ fn course(now: Timestamp, days: &[u64; DAYS as usize]) -> Markup {
         format::number(before.iter().sum())
     );
     let values = days.iter().map(|count| Some(*count as f64)).collect();
-    let line = Line { name: "created", class: "fail", values };
+    let line = Line::new("created", "fail", values).going_on(true);
     let from = now.floor(DAY).minus(DAY * (DAYS - 1));
     html! {
         span.course title=(said) {

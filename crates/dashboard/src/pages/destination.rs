@@ -1,6 +1,6 @@
 //! One destination: why it waits, how it did, what it is told, and everything that can be done about it.
 
-use super::{destination_form, events};
+use super::{destination_auth, destination_form, events};
 use crate::{
     chart::Mark,
     destination_names::DestinationNames,
@@ -74,6 +74,7 @@ async fn made(visit: &Visit, id: &str) -> Result<Page, PageError> {
                 button type="button" role="tab" aria-controls="deliveries" aria-selected="true" { "Deliveries" }
                 button type="button" role="tab" aria-controls="settings" { "Settings" }
                 button type="button" role="tab" aria-controls="filters" { "Filters" }
+                button type="button" role="tab" aria-controls="auth" { "Auth" }
                 button type="button" role="tab" aria-controls="signing" { "Signing" }
                 button type="button" role="tab" aria-controls="test" { "Test" }
                 button type="button" role="tab" aria-controls="history" { "History" }
@@ -81,6 +82,7 @@ async fn made(visit: &Visit, id: &str) -> Result<Page, PageError> {
             div #deliveries role="tabpanel" { div #rows data-region data-list { (recent(now, destination, deliveries.as_deref())) } }
             div #settings role="tabpanel" { (destination_form::edit(visit, destination, found.version)) }
             div #filters role="tabpanel" { (filters(visit, id)) }
+            div #auth role="tabpanel" { (destination_auth::panel(visit, destination, found.version)) }
             div #signing role="tabpanel" { (signing(visit, destination)) }
             div #test role="tabpanel" { (test(visit, destination)) }
             div #history role="tabpanel" { (history(now, &holds)) (changed(now, changes.as_deref())) }

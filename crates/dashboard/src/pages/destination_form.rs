@@ -29,7 +29,7 @@ fn made(visit: &Visit) -> Result<Page, PageError> {
                 label { "Name" input name="name" required maxlength="200" autofocus placeholder="billing"; }
                 label.grow { "URL" input name="url" type="url" required maxlength="2048" placeholder="https://example.com/hooks" data-suggest="max_concurrency"; }
             }
-            label.check { input type="checkbox" data-route-too checked; " Deliver every published event to it (makes a route for " code { "*" } "; change it under Routes)" }
+            label.check { input type="checkbox" data-route-too checked; span { "Deliver every published event to it (makes a route for " code { "*" } "; change it under Routes)" } }
             details open { summary { "Limits" } (limits(None)) }
             p.hint { "A signing secret is made for it; you find it under Signing." }
             div data-form-problems role="alert" {}

@@ -1,7 +1,7 @@
 //! The destinations, the worst first.
 
 use crate::{
-    chart::{Line, Unit, told_sparkline},
+    chart::{Unit, told_sparkline},
     format,
     frame::Screen,
     hold, moment,
@@ -123,16 +123,11 @@ fn row(now: Timestamp, destination: &DestinationView, series: Option<&SeriesView
 
 fn course(series: &SeriesView) -> Markup {
     let course = Course::of(series);
-    let line = |name, class, pick: fn(&contract::SeriesPointView) -> u64| Line {
-        name,
-        class,
-        values: course.values(|point| Some(pick(point) as f64)),
-    };
-    let mut lines = vec![line("succeeded", "ok", series::succeeded)];
+    let mut lines = vec![course.sums("succeeded", "ok", series::succeeded)];
     let (good, bad): (u64, u64) =
         course.points.iter().fold((0, 0), |(a, b), at| (a + series::succeeded(at), b + series::failed(at)));
     if bad > 0 {
-        lines.push(line("failed", "fail", series::failed));
+        lines.push(course.sums("failed", "fail", series::failed));
     }
     let label = format!("In 24 hours {} succeeded, {} failed", format::number(good), format::number(bad));
     told_sparkline(&label, course.from, course.step, Unit::Count, &lines)

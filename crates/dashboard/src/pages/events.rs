@@ -310,7 +310,7 @@ fn event_row(now: Timestamp, text: &str, event: &EventView) -> Markup {
             td.wide { a.row-link href=(open) { (event.event_type.as_str()) } @for tag in &event.tags { " " span.tag { (tag) } } }
             td.num-left { (fanned(event)) }
             td { (name::id(&id)) }
-            td.num { (format::bytes(event.size_bytes)) }
+            td.num.size { (format::bytes(event.size_bytes)) }
             td.num { (moment::ago(now, event.received_at)) }
         }
     }

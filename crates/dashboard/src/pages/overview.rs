@@ -124,10 +124,8 @@ struct LastHour<'a> {
 impl<'a> LastHour<'a> {
     fn of(series: &'a SeriesView) -> Self {
         let course = Course::from_its_beginning(series);
-        let line = |name, class, pick: &dyn Fn(&SeriesPointView) -> Option<f64>| Line {
-            name,
-            class,
-            values: course.values(pick),
+        let line = |name, class, pick: &dyn Fn(&SeriesPointView) -> Option<f64>| {
+            Line::new(name, class, course.values(pick))
         };
         let millis = |value: Option<u64>| value.map(|millis| millis as f64);
         let first = course.points.iter().find(|point| point.attempts > 0 || point.events > Some(0));
@@ -140,8 +138,8 @@ impl<'a> LastHour<'a> {
             totals: &series.totals,
             lately: if tells { before.max(first) } else { present },
             until: series.until,
-            events: line("events", "ok", &|point| Some(point.events.unwrap_or(0) as f64)),
-            delivered: line("delivered", "ok", &|point| Some(point.delivered as f64)),
+            events: course.sums("events", "ok", |point| point.events.unwrap_or(0)),
+            delivered: course.sums("delivered", "ok", |point| point.delivered),
             success: line("success", "ok", &series::success_ratio),
             latency: [
                 line("p50", "p50", &|point| millis(point.latency_ms.deliveries.p50)),

@@ -66,7 +66,7 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
     };
     let now = visit.now();
     let body = html! {
-        @if may { (create(&sources, &destinations)) }
+        @if may { (create(&sources, &destinations, recent.is_some())) }
         @if let Some(recent) = recent.as_ref().filter(|_| !visit.visitor.only_looks()) { (preview(now, &sources, recent)) }
         // Once for all forms: each would have it again.
         datalist #known-destinations { @for destination in &destinations { option value=(destination.id) { (destination.name) } } }
@@ -74,7 +74,7 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
             @if found.data.is_empty() { div.empty { h2 { "No route yet" } p { "Without a route no event goes anywhere." } @if may && destinations.is_empty() { p { a.button.primary href="/destinations/new" { "Add a destination" } } } } }
             @else { table.list {
                 thead { tr { th scope="col" { "State" } th scope="col" { "From" } th scope="col" { "Types" } th scope="col" { "Filter" } th scope="col" { "To" } th scope="col" {} } }
-                tbody { @for route in &found.data { (row(route, &names, &sources, may)) } }
+                tbody { @for route in &found.data { (row(route, &names, &sources, may, recent.is_some())) } }
             } }
             @if let Some(next) = found.next { p.more { a.button href=(link("/routes", &[("before", Some(&next.to_string()))])) { "Older" } } }
         }
@@ -93,7 +93,14 @@ fn source_name(sources: &[SourceView], id: Option<SourceId>) -> String {
     }
 }
 
-fn row(route: &RouteView, names: &DestinationNames, sources: &[SourceView], may: bool) -> Markup {
+/// `tries`: whether what is typed may be tried on events that came.
+fn row(
+    route: &RouteView,
+    names: &DestinationNames,
+    sources: &[SourceView],
+    may: bool,
+    tries: bool,
+) -> Markup {
     let id = route.id;
     let types: Vec<&str> = route.event_types.iter().map(|pattern| pattern.as_str()).collect();
     let filter = route
@@ -121,10 +128,12 @@ fn row(route: &RouteView, names: &DestinationNames, sources: &[SourceView], may:
                         div data-form-problems role="alert" {}
                         div.acts {
                             button.button.primary type="submit" { "Save" }
+                            @if tries { button.button type="button" data-try-draft data-source=(route.source_id.map(|id| id.to_string()).unwrap_or_default()) { "Try on the last events" } }
                             @if route.enabled { button.button type="button" data-action={ "/v1/routes/" (id) } data-method="PATCH" data-body="{\"enabled\":false}" data-done="Disabled" { "Disable" } }
                             @else { button.button type="button" data-action={ "/v1/routes/" (id) } data-method="PATCH" data-body="{\"enabled\":true}" data-done="Enabled" { "Enable" } }
                             button.button.danger type="button" data-action={ "/v1/routes/" (id) } data-method="DELETE" data-confirm="Delete this route?" data-confirm-text="Events that come from now on no longer go there by it. What waits is delivered." data-done="Deleted" { "Delete" }
                         }
+                        div data-tried-draft role="status" {}
                     }
                 }
             } }
@@ -132,7 +141,7 @@ fn row(route: &RouteView, names: &DestinationNames, sources: &[SourceView], may:
     }
 }
 
-fn create(sources: &[SourceView], destinations: &[DestinationView]) -> Markup {
+fn create(sources: &[SourceView], destinations: &[DestinationView], tries: bool) -> Markup {
     html! {
         details.panel {
             summary { h2 { "New route" } }
@@ -146,8 +155,25 @@ fn create(sources: &[SourceView], destinations: &[DestinationView]) -> Markup {
                     }
                     label { "Filter (JSON, or empty for everything)" textarea name="filter" data-type="json" rows="4" spellcheck="false" placeholder="{\"data\": {\"amount\": {\"$gte\": 100}}}" {} }
                     div data-form-problems role="alert" {}
-                    button.button.primary type="submit" { "Make it" }
+                    div.acts {
+                        button.button.primary type="submit" { "Make it" }
+                        @if tries { button.button type="button" data-try-draft { "Try on the last events" } }
+                    }
+                    div data-tried-draft role="status" {}
                 }
+            }
+        }
+    }
+}
+
+/// A filter that is not saved, to be tried beside the routes.
+fn draft() -> Markup {
+    html! {
+        details {
+            summary { "With a filter that is not saved" }
+            div.fields {
+                label { "Types" input name="draft.event_types" data-type="list" placeholder="*" list="known-types"; }
+                label.grow { "Filter (JSON)" textarea name="draft.filter" data-type="json" rows="4" spellcheck="false" placeholder="{\"data\": {\"amount\": {\"$gte\": 100}}}" {} }
             }
         }
     }
@@ -166,6 +192,7 @@ fn preview(now: Timestamp, sources: &[SourceView], recent: &[EventView]) -> Mark
                             } }
                         }
                     }
+                    (draft())
                     div data-form-problems role="alert" {}
                     button.button type="submit" { "Which routes does it take?" }
                     div data-form-result role="status" {}
@@ -178,6 +205,7 @@ fn preview(now: Timestamp, sources: &[SourceView], recent: &[EventView]) -> Mark
                     label { "From" select name="source_id" data-empty="leave" { option value="" { "published by API" } @for source in sources { option value=(source.id) { (source.name) } } } }
                 }
                 label { "with this payload (JSON)" textarea name="data" data-type="json" rows="3" spellcheck="false" placeholder="{\"amount\": 90}" {} }
+                (draft())
                 div data-form-problems role="alert" {}
                 button.button type="submit" { "Which routes would it take?" }
                 div data-form-result role="status" {}

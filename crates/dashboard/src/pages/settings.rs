@@ -1,24 +1,20 @@
 //! Keys, the account, who is signed in, the nodes, and what was done.
 
+mod keys;
 mod users;
 
 use super::overview;
 use crate::{
     command_line, format,
     frame::Screen,
-    icon, moment, name,
+    moment, name,
     page_error::PageError,
     visit::{Page, Visit},
 };
 use api::read;
 use axum::response::Response;
-use contract::{AccountView, ApiKeyView, AuditEntryView, EventQuery, StatsQuery};
-use domain::{
-    account::{KeyKind, Scope},
-    id::AccountId,
-    limits,
-    time::Timestamp,
-};
+use contract::{AccountView, AuditEntryView, EventQuery, StatsQuery};
+use domain::{account::Scope, id::AccountId, limits, time::Timestamp};
 use maud::{Markup, html};
 use store::AuditFilter;
 
@@ -40,15 +36,6 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
     let own = match account {
         Some(id) => Some(read::account(app, id).await?),
         None => None,
-    };
-    let keys = match account {
-        Some(id) if visit.may(Scope::KeysManage) => Some(
-            read::api_keys(app, Some(id), store::Page { before: None, limit: limits::PAGE_MAX }).await?.data,
-        ),
-        None if visit.visitor.is_operator() => {
-            Some(read::api_keys(app, None, store::Page { before: None, limit: limits::PAGE_MAX }).await?.data)
-        }
-        _ => None,
     };
     let audited = match account {
         Some(id) if visit.may(Scope::AuditRead) => Some(
@@ -80,7 +67,7 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
     let nodes = overview::nodes(visit).await?;
     let body = html! {
         @if let Some(own) = &own { (of_account(visit, &own.view, own.version, projected)) }
-        (of_keys(visit, now, keys.as_deref()))
+        (keys::panel(visit).await?)
         @if visit.visitor.is_user() { (of_password()) }
         (users::panel(visit).await?)
         section.panel #sessions { h2 { "Signed in" } p.quiet { "Where your key is signed in to this dashboard. What you end here is out at its next request." } div data-sessions { p.quiet { "Loading…" } } }
@@ -175,73 +162,6 @@ fn of_account(visit: &Visit, account: &AccountView, version: i64, projected: Opt
                     @if may { button.button.primary type="submit" { "Save" } } @else { p.quiet { "Your key may look at this and not change it." } }
                 }
             }
-        }
-    }
-}
-
-fn of_keys(visit: &Visit, now: Timestamp, keys: Option<&[ApiKeyView]>) -> Markup {
-    let Some(keys) = keys else {
-        return html! { section.panel #keys { h2 { "Keys" } p.quiet { "Your key may not manage keys." } } };
-    };
-    let account = visit.visitor.account_id();
-    let operator = visit.visitor.is_operator();
-    // With a key: by the session it is the account that is looked at.
-    let path = account.filter(|_| operator).map(|id| format!("/v1/accounts/{id}/api-keys"));
-    let path = path.unwrap_or_else(|| "/v1/api-keys".into());
-    let create = match account {
-        Some(id) => format!("posthaste keys create --account {id} --name ci"),
-        None => "posthaste keys create --operator --name ci".into(),
-    };
-    html! {
-        section.panel #keys data-region {
-            div.panel-head { h2 { "Keys" } (name::copy_commands(&command_line::curl_installation(visit, &path), Some(&create))) }
-            details {
-                summary { "New key" }
-                form.sheet data-form="/v1/api-keys" data-method="POST" data-result="key" {
-                    div.fields {
-                        label { "Name" input name="name" required maxlength="200" placeholder="ci"; }
-                        @if account.is_none() { label { "Kind" select name="kind" { option value="operator" { "operator: runs the installation" } option value="platform" { "platform: acts for any account" } } } }
-                        label { "Events a second" input type="number" name="rate_limit" data-type="number" min="1" placeholder="no limit"; }
-                        label { "Until" input name="expires_at" placeholder="2027-01-01T00:00:00Z, or for ever"; }
-                    }
-                    @if account.is_some() {
-                        fieldset.scopes { legend { "May" } @for scope in Scope::OF_ACCOUNT.into_iter().filter(|scope| visit.may(*scope)) { label.check { input type="checkbox" name="scopes" data-type="set" value=(scope.as_str()) checked; " " (scope.as_str()) } } }
-                    }
-                    div data-form-problems role="alert" {}
-                    button.button.primary type="submit" { "Make it" }
-                    div data-form-result role="status" {}
-                }
-            }
-            table.list {
-                thead { tr { th scope="col" { "Name" } th scope="col" { "Kind" } th scope="col" { "Begins with" } th scope="col" { "May" } th.num scope="col" { "Last used" } th.num scope="col" { "Until" } th scope="col" {} } }
-                tbody { @for key in keys { (key_row(now, key)) } }
-            }
-        }
-    }
-}
-
-fn key_row(now: Timestamp, key: &ApiKeyView) -> Markup {
-    let all = Scope::OF_ACCOUNT.iter().all(|scope| key.scopes.contains(scope));
-    html! {
-        tr data-key=(key.id) tabindex="-1" {
-            td { strong { (key.name) } }
-            td { (key.kind.as_str()) }
-            td { code { (key.prefix) } }
-            td.wide { @match key.kind {
-                KeyKind::Operator => "run the installation",
-                KeyKind::Platform => "act for any account",
-                _ if all => "everything in the account",
-                _ => { @for scope in &key.scopes { span.tag { (scope.as_str()) } " " } },
-            } }
-            td.num { @match key.last_used_at { Some(at) => (moment::ago(now, at)), None => span.quiet { "never" } } }
-            td.num { @match (key.revoked_at, key.expires_at) {
-                (Some(_), _) => span.status.quiet { (icon::stop()) "revoked" },
-                (None, Some(at)) => (moment::ago(now, at)),
-                (None, None) => span.quiet { "for ever" },
-            } }
-            td.act { @if key.revoked_at.is_none() {
-                button.button.small.danger type="button" data-action={ "/v1/api-keys/" (key.id) } data-method="DELETE" data-confirm={ "Revoke " (key.name) "?" } data-confirm-text="Whoever uses it is refused within a second, and its sessions end." data-done="Revoked" { "Revoke" }
-            } }
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Where events come in.
 
+use super::verification_form;
 use crate::{
-    command_line,
+    command_line, format,
     frame::Screen,
     moment, name,
     page_error::PageError,
     params::link,
+    provider,
     reads::together,
     status,
     visit::{Page, Visit},
@@ -50,6 +52,7 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
             (name::command(&send))
         }
         @if may {
+            (verification_form::template())
             details.panel open[found.data.is_empty()] {
                 summary { h2 { "New source" } }
                 form.sheet data-form="/v1/sources" data-method="POST" data-result="source" {
@@ -58,10 +61,11 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
                         label { "uid" input name="uid" maxlength="200" placeholder="your own id of it"; }
                         label { "Events a second" input type="number" name="rate_limit" data-type="number" min="1" placeholder="no limit"; }
                     }
+                    (verification_form::place(None))
                     (tags(&[]))
                     div data-form-problems role="alert" {}
                     button.button.primary type="submit" { "Make it" }
-                    p.hint { "It gets an ingest URL of its own: whoever knows the URL can bring events in." }
+                    p.hint { "It gets an ingest URL of its own. Where nobody verifies, whoever knows the URL can bring events in." }
                     div data-form-result role="status" {}
                 }
             }
@@ -121,6 +125,12 @@ fn one(visit: &Visit, source: &SourceView, last: Option<&Vec<EventView>>, may: b
                 a.button.small.row-link href=(link("/events", &[("q", Some(&text))])) { "Its last events" }
             }
             p.quiet { (name::copied_id(id)) " · " @match source.rate_limit { Some(limit) => { (limit) " events a second" }, None => "no rate limit" } " · made " (moment::ago(visit.now(), source.created_at)) }
+            @match provider::of(source.verification.kind) {
+                Some(provider) => p.quiet { "Verified: " strong { (provider.name) } ", " (format::count(source.verification.secret_count as u64, "secret", "secrets"))
+                    @if let Some(seconds) = source.verification.tolerance_seconds { ", good for " (seconds) " s" }
+                    @if !source.verification.allowed_addresses.is_empty() { ", only from " code { (source.verification.allowed_addresses.join(", ")) } } },
+                None => p.quiet { "Not verified: whoever knows its URL can send." },
+            }
             @if !source.tags.is_empty() { p.quiet { "Tags from " @for tag in &source.tags { code { (tag.path.as_deref().or(tag.header.as_deref()).unwrap_or_default()) } " " } } }
             @match last.map(Vec::as_slice) {
                 Some([]) => p.quiet { "No event has come in by it yet." },
@@ -141,6 +151,7 @@ fn one(visit: &Visit, source: &SourceView, last: Option<&Vec<EventView>>, may: b
                                 label { "uid" input name="uid" maxlength="200" value=[source.uid.as_deref()] data-empty="null"; }
                                 label { "Events a second" input type="number" name="rate_limit" data-type="number" data-empty="null" min="1" value=[source.rate_limit] placeholder="no limit"; }
                             }
+                            (verification_form::place(Some(&source.verification)))
                             (tags(&source.tags))
                             div data-form-problems role="alert" {}
                             button.button.primary type="submit" { "Save" }

@@ -60,7 +60,7 @@ impl RouteTable {
         table
     }
 
-    pub(super) fn has_filters(&self, source_id: Option<SourceId>) -> bool {
+    pub fn has_filters(&self, source_id: Option<SourceId>) -> bool {
         self.by_source.get(&source_id).is_some_and(|source| source.filters > 0)
     }
 

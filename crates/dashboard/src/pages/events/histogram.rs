@@ -208,10 +208,9 @@ impl Counted {
 fn drawn(window: &Window, asked: &Asked, points: &BTreeMap<Timestamp, Counted>) -> Markup {
     let spans = (window.to.since(window.from).as_secs() / window.span.as_secs()).min(u64::from(SPANS)) as u32;
     let at = |place: u32| window.from.plus(window.span * place);
-    let line = |name, class, pick: fn(&Counted) -> u64| Line {
-        name,
-        class,
-        values: (0..=spans).map(|place| Some(points.get(&at(place)).map_or(0, pick) as f64)).collect(),
+    let line = |name, class, pick: fn(&Counted) -> u64| {
+        let count = |place| Some(points.get(&at(place)).map_or(0, pick) as f64);
+        Line::new(name, class, (0..=spans).map(count).collect()).going_on(asked.until.is_none())
     };
     let delivered = || line("delivered", "ok", |counted| counted.delivered);
     let dead = || line("dead letters", "fail", |counted| counted.dead);

@@ -65,12 +65,13 @@ pub(crate) async fn create(
     destination.auth = auth::read(&input.auth, None, &sealer);
     let secret = secret::given_or_new(input.signing.secret.as_deref(), &*app.dice)?;
     destination.secret.current = secret::seal(&secret, id, &key, &*app.dice);
+    secret::add_key_pair(&mut destination, &key, &*app.dice);
     let entry = ctx.entry(&app, id, told::told(&destination).made());
     let created = app.store.create_destination(&destination, &entry).await;
     let destination = app.config_written(account, &[id], created).await?;
     let settings = read::effective(&app, &destination, &rules.account_defaults);
     let view = views::destination(&destination, &settings, &LaneSummary::default());
-    let view = views::revealing(view, &secret.expose());
+    let view = views::revealing(view, &secret);
     Ok(Versioned::created(Revision { version: destination.version, view }))
 }
 
@@ -131,6 +132,8 @@ pub(crate) async fn update(
         input::check(&mut input, Some(destination), &rules)?;
         input::write(&input, destination);
         destination.auth = auth::read(&input.auth, Some(&destination.auth), &sealer);
+        secret::add_key_pair(destination, &key, &*app.dice);
+        secret::check_fits(destination, &destination.signing, &key)?;
         Ok(true)
     });
     let destination = changed.await?;

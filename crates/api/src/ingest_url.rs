@@ -5,6 +5,7 @@ use crate::{
     body,
     cache::Cache,
     client_address::ClientAddress,
+    cloud_events::{self, Door, ReceivedEvent},
     error::ApiError,
     event_text, problems,
     rate::{RateMeter, RateMeters, RateStatus},
@@ -17,6 +18,7 @@ use axum::{
 };
 use contract::{Accepted, AcceptedStatus, schema};
 use domain::{
+    cloud_event::Mode,
     event::Event,
     id::{AccountId, EventId, SourceId},
     limits,
@@ -30,7 +32,9 @@ use ingest::{Answer, bounded_lookup, idempotency_key, provider_key};
 use std::sync::Arc;
 
 /// Take an event in by a source's URL. The answer comes when the event and its deliveries are durable. Whatever
-/// content type the request has is that of the event. A source that verifies its callers takes nothing from anybody else,
+/// content type the request has is that of the event, unless it is a CloudEvent: in binary mode (`ce-…` headers), in structured
+/// mode (`application/cloudevents+json`) or in a batch (`application/cloudevents-batch+json`), which is answered like a batch
+/// that is published. A source that verifies its callers takes nothing from anybody else,
 /// knows repeats by the provider's own id, and answers the provider's handshake.
 #[utoipa::path(post, path = "/ingest/{token}", tag = "events", operation_id = "ingest", security(()),
     params(("token" = schema::IngestToken, Path),
@@ -61,12 +65,13 @@ pub(crate) async fn ingest(
         Ok(()) => app.check_limits(source.account_id, RateMeters::new(None, source.meter())).await,
         Err(error) => Err(error.into()),
     };
-    let ((rate_status, _), body) = body::keep_if_admitted(within_limits, headers, body).await?;
+    let ((rate_status, meters), body) = body::keep_if_admitted(within_limits, headers, body).await?;
     body::check_unencoded(headers)?;
+    let cloud_events = cloud_events::mode(headers)?;
     // What a provider has signed counts more than any header.
     let given_key = match &source.verifier {
-        None => event_text::idempotency_key(headers)?,
-        Some(_) => None,
+        None if cloud_events.is_none() => event_text::idempotency_key(headers)?,
+        _ => None,
     };
     let content_type = event_text::content_type(headers)?;
     let (limit, deadlines) = (app.config.body_limit, &app.config.deadlines);
@@ -78,6 +83,29 @@ pub(crate) async fn ingest(
         app.verify(&source, &parts, &payload, client, now)?;
     if let Some(answer) = handshake {
         return Ok(shake_hands(answer));
+    }
+    if let Some(mode) = cloud_events {
+        let door = Door {
+            account_id: source.account_id,
+            source_id: Some(source.source_id),
+            tags: source.tags.as_deref(),
+            headers: event_text::kept_headers(headers),
+            event_type: match (mode, event_type) {
+                (Mode::Batched, _) => None,
+                (_, Some(event_type)) => Some(event_type),
+                _ => event_text::given_type(headers)?,
+            },
+            // In the other modes the attributes are in the body, and signed with it.
+            provider_id: provider_id.filter(|_| mode == Mode::Binary),
+        };
+        if mode != Mode::Batched {
+            let received = ReceivedEvent::one(mode, headers, payload)?;
+            return cloud_events::admit_one(&app, received, &door, reserved, rate_status).await;
+        }
+        let received = cloud_events::read_batch(&payload)?;
+        drop(payload);
+        let request_id = cloud_events::request_id(&parts.extensions);
+        return cloud_events::admit_batch(&app, received, &door, (rate_status, meters), request_id).await;
     }
     let given_key = match (&source.verifier, &provider_id) {
         (Some(_), None) => event_text::idempotency_key(headers)?,

@@ -8,6 +8,7 @@
 //! Nothing here calls a destination: what is committed is announced through [`store::Announce`].
 
 // The hot path.
+mod cloud_events;
 mod event_text;
 mod full_backlogs;
 #[cfg(fuzzing)]

@@ -61,7 +61,7 @@ problems! {
 problems! {
     [OF_THE_HEAD, OF_THE_NODE];
     /// An event comes in by a source's URL.
-    Ingesting: InvalidHeader SignatureInvalid UnsupportedMediaType PayloadTooLarge ValidationFailed SourceDisabled NotFound IdempotencyConflict QuotaExceeded BacklogFull OutcomeUnknown;
+    Ingesting: InvalidJson InvalidHeader SignatureInvalid UnsupportedMediaType PayloadTooLarge ValidationFailed SourceDisabled NotFound IdempotencyConflict QuotaExceeded BacklogFull OutcomeUnknown;
 }
 
 problems! {

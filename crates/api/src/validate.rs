@@ -199,7 +199,7 @@ pub(crate) fn is_uid(text: &str) -> bool {
 }
 
 /// Names that are credentials wherever they occur.
-const CREDENTIALS: &[&str] = &["authorization", "cookie"];
+pub(crate) const CREDENTIALS: &[&str] = &["authorization", "cookie"];
 
 /// Ours, or HTTP's own: a destination's setting cannot replace them.
 fn is_reserved(lower: &str) -> bool {

@@ -42,7 +42,7 @@ pub use delivery::{
 };
 pub use destination::{
     AuthInput, AuthKind, AuthView, DestinationStatus, DestinationView, HoldRecordView, HoldView,
-    NewDestination, RetryPolicyFromView, RotateSecret, SchemeInput, SecretView, SettingsFromView,
+    NewDestination, RetryPolicyFromView, RotateSecret, RotatedKey, SecretView, SettingsFromView,
     SigningInput, SigningView, TestEvent,
 };
 pub use doctor::{ExaminationView, FindingLevel, FindingView};

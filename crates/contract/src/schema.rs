@@ -72,7 +72,7 @@ texts! {
     ContentType: texts::content_type();
     Base64: texts::base64();
     DestinationUrl: texts::destination_url();
-    SigningSecret: texts::signing_secret();
+    SchemeSecret: texts::scheme_secret();
     HeaderName: texts::header_name();
     AuthValue: texts::auth_value();
     AuthUsername: texts::auth_username();
@@ -142,7 +142,10 @@ texts! {
     AccountScope: words_of(account::Scope::OF_ACCOUNT.iter().map(|scope| scope.as_str()))
         .description(Some("A permission that a key of an account may have."))
         .build();
-    SigningScheme: words(destination::Scheme::WORDS).build();
+    SigningScheme: words(destination::Scheme::WORDS)
+        .description(Some("Which signature is made with the secret: that of Standard Webhooks, one as Stripe or GitHub makes it, or none."))
+        .build();
+    DeliveryFormat: words(destination::Format::WORDS).description(Some("What a request has in it.")).build();
     WaitKind: words(lane::WaitKind::WORDS).build();
     VerificationType: words(verification::VerificationKind::WORDS).description(Some("How callers are verified: whose signatures they carry.")).build();
     SignatureEncoding: words(verification::Encoding::WORDS).build();

@@ -1,4 +1,8 @@
-//! Destinations: where deliveries go, and at what pace.
+//! Destinations: where deliveries go, and at what pace. How they are signed is in [`signing`].
+
+mod signing;
+
+pub use signing::{KeptKeyPair, Previous, PreviousKeyPair, Scheme, Secrets, Signing, header_of_new};
 
 use crate::{
     delivery::Position,
@@ -34,6 +38,9 @@ pub struct Destination {
     pub headers: Vec<(String, String)>,
     pub forward_headers: Vec<String>,
     pub auth: Auth,
+    /// What of an event is sent, and how it is written.
+    #[serde(default)]
+    pub format: Format,
     pub signing: Signing,
     pub secret: Secrets,
     pub created_at: Timestamp,
@@ -214,6 +221,20 @@ words! {
     }
 }
 
+words! {
+    "a format of deliveries",
+    #[derive(Default)]
+    Format {
+        /// The payload, with its own content type.
+        #[default]
+        Standard = "standard",
+        /// The same, as a CloudEvent whose attributes are headers.
+        CloudeventsBinary = "cloudevents-binary",
+        /// A CloudEvent in one JSON document, which has the payload in it.
+        CloudeventsStructured = "cloudevents-structured",
+    }
+}
+
 /// How we prove to a destination who we are. Secret values are sealed (see [`crate::seal`]).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -233,40 +254,15 @@ pub enum Auth {
     },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Signing {
-    pub scheme: Scheme,
-    pub ed25519: bool,
-    pub svix_headers: bool,
-}
-
-words! {
-    "a scheme to sign by",
-    #[derive(Default)]
-    Scheme {
-        #[default]
-        Standard = "standard",
-        None = "none",
-    }
-}
-
-/// The signing secret, sealed; during rotation the old one signs beside it.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Secrets {
-    pub current: Sealed,
-    pub previous: Option<Previous>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Previous {
-    pub secret: Sealed,
-    pub until: Timestamp,
-}
-
 impl Destination {
     /// Where its signing secrets are sealed, the current and the previous one: as text, `whsec_…`.
     pub fn secret_place(id: DestinationId) -> String {
         format!("destinations|secret|{id}")
+    }
+
+    /// Where the private parts of its key pairs are sealed, the current and the previous one: as text, `whsk_…`.
+    pub fn key_pair_place(id: DestinationId) -> String {
+        format!("destinations|key_pair|{id}")
     }
 
     /// Where all values of [`Auth`] are sealed.
@@ -290,6 +286,7 @@ impl Destination {
             headers: Vec::new(),
             forward_headers: Vec::new(),
             auth: Auth::None,
+            format: Format::default(),
             signing: Signing::default(),
             secret: Secrets::default(),
             created_at: now,

@@ -8,6 +8,7 @@ pub mod address;
 pub mod attempt;
 pub mod audit;
 pub mod bucket;
+pub mod cloud_event;
 pub mod delivery;
 pub mod delivery_settings;
 pub mod destination;

@@ -135,6 +135,11 @@ pub const TAG_RULES: usize = TAGS;
 pub const TAG_PATH_BYTES: usize = 256;
 /// Inbound headers kept with an event.
 pub const EVENT_HEADERS_BYTES: usize = 16 * 1024;
+/// Attributes of a CloudEvent. They are kept with its headers, and take of their room.
+pub const CLOUD_EVENT_ATTRIBUTES: usize = 64;
+pub const CLOUD_EVENT_NAME_BYTES: usize = 64;
+/// Of a batch so many that are broken are told.
+pub const CLOUD_EVENT_ERRORS: usize = 100;
 /// What else may be said of an event.
 pub const METADATA_BYTES: usize = 16 * 1024;
 pub const CONTENT_TYPE_BYTES: usize = 255;
@@ -295,6 +300,9 @@ pub const CUSTOM_HEADER_VALUE_BYTES: usize = 1024;
 pub const ROTATION_OVERLAP_DEFAULT: Duration = Duration::from_secs(24 * 3600);
 /// Longer, and the old secret is not being rotated out.
 pub const ROTATION_OVERLAP_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// A signing secret whose characters are the key: fewer could be guessed. Receivers of other services bring theirs along.
+pub const TEXT_SECRET_MIN_BYTES: usize = 16;
+pub const TEXT_SECRET_MAX_BYTES: usize = 255;
 /// A token, a password or a header's value that a destination is sent as a credential.
 pub const AUTH_VALUE_BYTES: usize = 4 * 1024;
 /// "Probe now" is for people: once in this time for each destination.

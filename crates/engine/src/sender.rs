@@ -62,7 +62,10 @@ impl Sender {
     ) -> AttemptEnd {
         let room = match carried.has_payload {
             true => None,
-            false => Some(self.large_payloads.room_for(&delivery, self.clock.now()).await),
+            false => {
+                let bytes = destination.memory_for(delivery.payload_bytes as usize);
+                Some(self.large_payloads.room_for(&delivery, bytes, self.clock.now()).await)
+            }
         };
         let started_at = self.clock.now();
         let id = AttemptId::at(started_at, self.dice.bits());

@@ -21,6 +21,7 @@
 
 mod http;
 mod redaction;
+mod signer;
 
 use crate::{
     credentials::{Credential, CredentialError, Credentials},
@@ -73,6 +74,11 @@ pub trait Sink: Send + Sync {
         false
     }
 
+    /// What an attempt takes of memory for a payload of so many bytes: more than that, if it is written anew.
+    fn memory_for(&self, payload_bytes: usize) -> usize {
+        payload_bytes
+    }
+
     /// Adds what is told of each attempt to the collector of traces.
     fn describe(&self, _attributes: &mut Vec<(&'static str, Attribute)>) {}
 }
@@ -94,7 +100,7 @@ pub struct SinkAttempt<'a> {
     pub deadline: Instant,
     /// … and how long that was at the beginning.
     pub timeout: Duration,
-    pub signing: Signing,
+    pub signing: &'a Signing,
     pub policy: &'a RetryPolicy,
     /// To be shown, if there is one.
     pub credential: Option<&'a Credential>,

@@ -5,11 +5,11 @@
 
 use super::{auth, signing};
 use crate::{error::ApiError, json, validate::Checks};
-use contract::NewDestination;
+use contract::{NewDestination, SigningInput};
 use domain::{
     address::{AddressPolicy, UrlError},
     delivery_settings::DeliverySettings,
-    destination::{Destination, OnDeadLetter, Ordering, RateLimit},
+    destination::{Destination, OnDeadLetter, Ordering, RateLimit, header_of_new},
     limits,
 };
 use serde_json::{Map, Value};
@@ -37,6 +37,7 @@ pub(super) fn patched(current: &Destination, patch: Value) -> Result<NewDestinat
     {
         merged["auth"] = serde_json::json!({ "type": kind });
     }
+    signing::forget_header(&mut merged, &patch);
     read(merged, patch)
 }
 
@@ -61,6 +62,7 @@ pub(super) fn form(destination: &Destination) -> NewDestination {
         headers: destination.headers.iter().cloned().collect(),
         forward_headers: destination.forward_headers.clone(),
         auth: auth::form(&destination.auth),
+        format: destination.format,
         signing: signing::form(&destination.signing),
     }
 }
@@ -100,6 +102,8 @@ pub(super) fn check(
         checks.refuse("/auth", "credentials_needed", detail);
     }
     signing::check(&input.signing, &mut checks, "/signing");
+    let set = headers.iter().map(|(name, _)| name).chain(&forwarded);
+    check_own_header(&mut checks, &input.signing, set, &auth::header_names(&input.auth));
     if current.is_some() && input.signing.secret.is_some() {
         let detail =
             "a secret is changed by POST …/rotate-secret, so that the old one goes on signing for a while";
@@ -135,7 +139,25 @@ pub(super) fn write(input: &NewDestination, destination: &mut Destination) {
     destination.on_dead_letter = input.on_dead_letter;
     destination.headers = checks.headers("/headers", &input.headers);
     destination.forward_headers = checks.forward_headers("/forward_headers", &input.forward_headers);
+    destination.format = input.format;
     destination.signing = signing::read(&input.signing);
+}
+
+/// A header that has the signature has nothing else.
+fn check_own_header<'n>(
+    checks: &mut Checks,
+    signing: &SigningInput,
+    set: impl Iterator<Item = &'n String>,
+    auth: &'n [String],
+) {
+    let signing = signing::read(signing);
+    let Some(own) = signing.own_header() else { return };
+    let own = [own.to_owned(), header_of_new(own)];
+    if let Some(name) = set.chain(auth).find(|name| own.contains(name)) {
+        let detail =
+            format!("`{name}` carries the signature of this scheme, and cannot be set or passed on as well");
+        checks.refuse("/signing/header", "duplicate", detail);
+    }
 }
 
 /// A header that is set is not passed on as well.

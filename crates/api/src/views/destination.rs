@@ -4,7 +4,7 @@ use contract::{
 };
 use domain::{
     delivery_settings::EffectiveSettings,
-    destination::{Auth, Destination, Signing},
+    destination::{Auth, Destination, Secrets, Signing},
     gate::{Hold, HoldReason, HoldRecord},
     limits,
     time::Timestamp,
@@ -70,10 +70,8 @@ pub(crate) fn destination(
         headers: destination.headers.as_slice().into(),
         forward_headers: destination.forward_headers.clone(),
         auth: auth(&destination.auth),
-        signing: SigningView {
-            previous_until: destination.secret.previous.as_ref().map(|previous| previous.until),
-            ..signing(&destination.signing)
-        },
+        format: destination.format,
+        signing: signing_with(&destination.signing, &destination.secret),
         success_rate_1h: lane.success_rate(),
         created_at: destination.created_at,
         updated_at: destination.updated_at,
@@ -149,12 +147,22 @@ fn auth(auth: &Auth) -> AuthView {
 }
 
 pub(super) fn signing(signing: &Signing) -> SigningView {
+    signing_with(signing, &Secrets::default())
+}
+
+/// With what may be told of the keys.
+fn signing_with(signing: &Signing, secrets: &Secrets) -> SigningView {
+    let previous_pair = secrets.previous_key_pair.as_ref();
     SigningView {
         scheme: signing.scheme,
         ed25519: signing.ed25519,
         svix_headers: signing.svix_headers,
+        header: signing.own_header().map(str::to_owned),
         secret: None,
-        previous_until: None,
+        previous_until: secrets.previous.as_ref().map(|previous| previous.until),
+        public_key: secrets.key_pair.as_ref().map(|pair| pair.public.clone()),
+        previous_public_key: previous_pair.map(|previous| previous.pair.public.clone()),
+        previous_public_key_until: previous_pair.map(|previous| previous.until),
     }
 }
 

@@ -4,9 +4,9 @@
 use super::DestinationRef;
 use super::{
     AccountKeyKind, AccountRef, AccountScope, Anything, AuthHeaders, AuthUsername, AuthValue, Base64,
-    BasicAuthType, BearerAuthType, ContentType, DeliveryId, DismissalNote, EventId, EventType,
+    BasicAuthType, BearerAuthType, ContentType, DeliveryId, DismissalNote, EventId, EventType, HeaderName,
     HeadersAuthType, IdempotencyKey, IngestKeyKind, IngestScope, Metadata, Name, NoAuthType, OperatorKeyKind,
-    OrderingKey, PlatformKeyKind, PreviewHeaders, Scope, SigningScheme, SigningSecret, SourceRef, Tag,
+    OrderingKey, PlatformKeyKind, PreviewHeaders, SchemeSecret, Scope, SigningScheme, SourceRef, Tag,
     Timestamp,
 };
 use crate::{BackfillEvents, BackfillMatch, DraftRoute};
@@ -150,9 +150,18 @@ pub struct AuthPatch {
 #[expect(dead_code, reason = "describes crate::SigningInput")]
 pub struct SigningInput {
     scheme: Option<SigningScheme>,
+    /// Add an Ed25519 signature, `v1a`, to `webhook-signature`; with the scheme `none` it stands there alone.
+    #[schema(default = false)]
+    ed25519: Option<bool>,
+    /// Send the headers of Standard Webhooks a second time, as `svix-…`. Needs the scheme `standard`, or `ed25519`.
+    #[schema(default = false)]
+    svix_headers: Option<bool>,
+    /// Where the signature is: of the schemes `stripe` (`stripe-signature` if left out) and `github` (`x-hub-signature-256`)
+    /// only.
+    header: Option<HeaderName>,
     /// Your own; one is made otherwise.
     #[schema(write_only)]
-    secret: Option<SigningSecret>,
+    secret: Option<SchemeSecret>,
 }
 
 /// How requests are to be signed. The secret is the destination's, and changed by `POST …/rotate-secret`.
@@ -160,7 +169,16 @@ pub struct SigningInput {
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "describes crate::SigningInput")]
 pub struct SigningChoice {
+    /// Another scheme than before must be one that the secret is fit for.
     scheme: Option<SigningScheme>,
+    /// Add an Ed25519 signature, `v1a`, to `webhook-signature`; with the scheme `none` it stands there alone. A route needs a
+    /// destination that has a key pair.
+    ed25519: Option<bool>,
+    /// Send the headers of Standard Webhooks a second time, as `svix-…`. Needs the scheme `standard`, or `ed25519`.
+    svix_headers: Option<bool>,
+    /// Where the signature is: of the schemes `stripe` (`stripe-signature` if left out) and `github` (`x-hub-signature-256`)
+    /// only.
+    header: Option<HeaderName>,
 }
 
 /// So many requests in so many seconds.

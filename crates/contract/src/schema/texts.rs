@@ -1,7 +1,7 @@
 //! What texts may be: the bounds of `domain`, said as JSON Schema says them. Where a pattern cannot say a rule, the
 //! description does: what fits the schema and is refused all the same is refused for what is written here.
 
-use domain::{limits, pattern::PATTERN_MAX_BYTES, signature};
+use domain::{limits, pattern::PATTERN_MAX_BYTES};
 use utoipa::openapi::{
     Object, ObjectBuilder, RefOr, Schema,
     schema::{AdditionalProperties, SchemaType, Type},
@@ -121,11 +121,13 @@ pub(super) fn destination_url() -> Object {
         .build()
 }
 
-pub(super) fn signing_secret() -> Object {
-    let shortest = "whsec_".len() + signature::SECRET_MIN_BYTES.div_ceil(3) * 4;
-    let longest = "whsec_".len() + signature::SECRET_MAX_BYTES.div_ceil(3) * 4;
-    text(shortest, longest, &format!("^whsec_{BASE64}$"))
-        .description(Some("`whsec_` and 24 to 64 bytes in base64."))
+/// The shapes of it are those of the schemes.
+pub(super) fn scheme_secret() -> Object {
+    text(limits::TEXT_SECRET_MIN_BYTES, limits::TEXT_SECRET_MAX_BYTES, "^[!-~]([ -~]*[!-~])?$")
+        .description(Some(
+            "With the schemes `standard` and `none`: `whsec_` and 24 to 64 bytes in base64. With `stripe` and `github`: any \
+             visible ASCII characters, and spaces between them; receivers know the same characters.",
+        ))
         .examples(["whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"])
         .build()
 }

@@ -12,7 +12,7 @@ use domain::{
     member::Role,
     retry::RetrySettings,
     route::Route,
-    seal::MasterKeys,
+    seal::{MasterKeys, Sealed},
     signature::SigningSecret,
     testing,
     testing::audit_entry,
@@ -218,6 +218,14 @@ impl Bench {
         let key = self.keys.data_key(self.account, &account.data_key).unwrap();
         let seal = |id| key.seal(&Destination::auth_place(id), token.as_bytes(), self.dice.as_ref());
         self.destination(name, |it| it.auth = Auth::Bearer { token: seal(it.id) }).await
+    }
+
+    /// Seals what a destination keeps, by its place.
+    pub(crate) async fn sealer(&self) -> impl Fn(&str, &str) -> Sealed + use<> {
+        let account = self.store.account(self.account).await.unwrap();
+        let key = self.keys.data_key(self.account, &account.data_key).unwrap();
+        let dice = Arc::clone(&self.dice);
+        move |place: &str, text: &str| key.seal(place, text.as_bytes(), dice.as_ref())
     }
 
     /// Commits one event without announcing it.

@@ -13,6 +13,7 @@ mod loops;
 mod metrics;
 mod nodes;
 mod order;
+mod signing;
 mod sinks;
 mod test_sends;
 mod tls;

@@ -4,7 +4,10 @@ use crate::fixtures::*;
 use domain::{
     account::Account,
     delivery_settings::DeliverySettings,
-    destination::{Auth, Destination, Disabled, DisabledReason, RateLimit, Secrets, Signing},
+    destination::{
+        Auth, Destination, Disabled, DisabledReason, Format, KeptKeyPair, Previous, PreviousKeyPair,
+        RateLimit, Scheme, Secrets, Signing,
+    },
     filter::Filter,
     id::{AccountId, DestinationId, RouteId, SourceId},
     limits,
@@ -155,7 +158,20 @@ pub(crate) async fn a_destination_reads_back_as_it_was_created(world: World) {
     given.headers = vec![("x-b".into(), "2".into()), ("x-a".into(), "ä".into()), ("x-b".into(), "3".into())];
     given.forward_headers = vec!["x-trace".into()];
     given.auth = Auth::Basic { username: "u".into(), password: Sealed(vec![0, 255]) };
-    given.secret = Secrets { current: Sealed(vec![1; 60]), previous: None };
+    given.format = Format::CloudeventsStructured;
+    given.signing = Signing {
+        scheme: Scheme::Github,
+        ed25519: true,
+        header: Some("x-signature".into()),
+        ..Signing::default()
+    };
+    let pair = |byte| KeptKeyPair { private: Sealed(vec![byte; 92]), public: format!("whpk_{byte}") };
+    given.secret = Secrets {
+        current: Sealed(vec![1; 60]),
+        previous: Some(Previous { secret: Sealed(vec![2; 60]), until: at(7) }),
+        key_pair: Some(pair(3)),
+        previous_key_pair: Some(PreviousKeyPair { pair: pair(4), until: at(8) }),
+    };
     given.settings.retry_policy.schedule = Some(vec![Duration::from_secs(5)]);
     given.settings.retry_policy.retry_statuses = Some(vec![RetryStatus::Class(4), RetryStatus::Code(307)]);
     let created = world.store.create_destination(&given, &audit_entry()).await.unwrap();

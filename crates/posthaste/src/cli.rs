@@ -4,7 +4,7 @@ use crate::{
     commands::{
         audit::AuditArgs, backup::BackupArgs, config::ConfigArgs, demo::DemoArgs, doctor::DoctorArgs,
         health::HealthArgs, keys::KeysArgs, listen::ListenArgs, send::SendArgs, serve::ServeArgs,
-        tail::TailArgs,
+        sign::SignArgs, tail::TailArgs, verify::VerifyArgs,
     },
     config::{Config, ConfigError, Dev, Layers, Sayings, SettingFlags, check_variables},
 };
@@ -38,6 +38,10 @@ pub(crate) enum Command {
     Send(SendArgs),
     /// Receive webhooks and print them, well-behaved or not.
     Listen(ListenArgs),
+    /// Say which signature of a request is good, or why none is: exit code 1.
+    Verify(VerifyArgs),
+    /// Print the headers that sign a body, as a destination's requests have them.
+    Sign(SignArgs),
     /// Print what happens as it happens: attempts, endings, holds.
     Tail(TailArgs),
     /// Ask a server whether it is ready: exit code 0, 1 if it is not, 6 if it was not reached.

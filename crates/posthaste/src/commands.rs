@@ -9,13 +9,16 @@ pub(crate) mod dev;
 pub(crate) mod dev_receiver;
 pub(crate) mod doctor;
 pub(crate) mod health;
+mod input;
 pub(crate) mod keys;
 pub(crate) mod listen;
 pub(crate) mod migrate;
 pub(crate) mod open;
 pub(crate) mod send;
 pub(crate) mod serve;
+pub(crate) mod sign;
 pub(crate) mod tail;
+pub(crate) mod verify;
 mod window_limit;
 
 use crate::{

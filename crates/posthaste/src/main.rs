@@ -55,6 +55,8 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Keys(args) => commands::keys::run(args, json).await,
         Command::Send(args) => commands::send::run(args, json).await,
         Command::Listen(args) => commands::listen::run(args, json).await,
+        Command::Verify(args) => commands::verify::run(args, json),
+        Command::Sign(args) => commands::sign::run(args, json),
         Command::Tail(args) => commands::tail::run(args, json).await,
         Command::Health(args) => commands::health::run(args, json).await,
         Command::Config(args) => commands::config::run(args, json),

@@ -37,6 +37,7 @@ mod full_disk;
 mod graceful_stop;
 mod guessing;
 mod hanging_destination;
+mod header_injection;
 mod held_million;
 mod hostile_receivers;
 mod idempotency_race;
@@ -74,6 +75,7 @@ mod retention_keeps_waiting;
 mod retry_after_obeyed;
 mod retry_race;
 mod rolling_restart;
+mod rotation_gap;
 mod second_process_refused;
 mod slots_in_use;
 mod slow_backlog;
@@ -199,6 +201,9 @@ checks! {
         "stored events get to a new destination once, on nodes that die, and for little more than ordinary ones";
     retry_race ["c09"] BOTH => "a retry asked for at the moment of the automatic one is still one attempt";
     changes_obeyed ["c10"] BOTH => "a change of a destination is obeyed by every node within a second";
+    rotation_gap ["c11"] BOTH =>
+        "a secret that is changed under load costs nobody a request, and the old one signs no longer than it may";
+    header_injection ["f13"] BOTH => "nothing that is written anywhere puts a line into a request, or takes the place of ours";
     bodies_unaltered ["c12"] BOTH => "ten thousand odd bodies arrive byte for byte";
     attempts_told_apart ["c13"] BOTH =>
         "attempts and replays of an event can be told apart, and each verifies";

@@ -7,8 +7,8 @@ use contract::{
     DeadLetterGroupView, DeliveryDetailView, DeliveryQuery, DeliveryView, DestinationStatsView,
     DestinationView, DismissInput, DismissedView, EventDetailView, EventQuery, EventView, FanoutStatsView,
     IngestUrlView, ListBody, NewAccount, NewApiKeyView, NewDestination, NewRoute, NewSource, NodeView,
-    Publish, ReplayEstimateView, ReplayInput, ReplayView, RouteView, SecretView, SeriesView, SourceView,
-    StatsView, TestEvent,
+    Publish, ReplayEstimateView, ReplayInput, ReplayView, RotateSecret, RouteView, SecretView, SeriesView,
+    SourceView, StatsView, TestEvent,
 };
 use domain::id::{AccountId, ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId};
 use http::{HeaderName, HeaderValue, Method};
@@ -68,6 +68,9 @@ calls! {
     delete_destination(id: DestinationId) -> () = delete "/v1/destinations/{id}";
     destination_secret(id: DestinationId) -> SecretView = get "/v1/destinations/{id}/secret";
     rotate_secret(id: DestinationId) -> DestinationView = act "/v1/destinations/{id}/rotate-secret";
+    /// The same with what is asked for.
+    rotate_secret_as(id: DestinationId, how: &RotateSecret) -> DestinationView
+        = post "/v1/destinations/{id}/rotate-secret", how;
     pause(id: DestinationId) -> DestinationView = act "/v1/destinations/{id}/pause";
     resume(id: DestinationId) -> DestinationView = act "/v1/destinations/{id}/resume";
     enable(id: DestinationId) -> DestinationView = act "/v1/destinations/{id}/enable";

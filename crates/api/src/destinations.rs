@@ -61,7 +61,7 @@ pub(crate) async fn create(
     let id = DestinationId::at(now, app.dice.bits());
     let mut destination = Destination::new(id, account, &input.name, &input.url, now);
     input::write(&input, &mut destination);
-    let sealer = Sealer { key: &key, dice: &*app.dice, place: Destination::auth_place(id) };
+    let sealer = Sealer { key: &key, dice: &*app.dice, place: Destination::auth_place(id), now: rules.now };
     destination.auth = auth::read(&input.auth, None, &sealer);
     let secret = secret::given_or_new(input.signing.secret.as_deref(), &*app.dice)?;
     destination.secret.current = secret::seal(&secret, id, &key, &*app.dice);
@@ -124,7 +124,7 @@ pub(crate) async fn update(
     let account = ctx.require(Scope::DestinationsWrite)?;
     let rules = rules(&app, &ctx).await?;
     let key = app.data_key(account).await?;
-    let sealer = Sealer { key: &key, dice: &*app.dice, place: Destination::auth_place(id) };
+    let sealer = Sealer { key: &key, dice: &*app.dice, place: Destination::auth_place(id), now: rules.now };
     check_order(&app, account, id, &patch).await?;
     let changed = change(&app, &ctx, id, &if_match, |destination| {
         let mut input = input::patched(destination, patch.clone())?;
@@ -215,5 +215,6 @@ async fn rules<'a>(app: &'a App, ctx: &AccountCtx) -> Result<DestinationRules<'a
         retention_days: account.retention_days,
         account_defaults: account.defaults,
         may_reveal: ctx.has(Scope::SecretsReveal),
+        now: app.now(),
     })
 }

@@ -7,6 +7,7 @@ use domain::{
     event::EventType,
     gate::HoldReason,
     id::DestinationId,
+    oauth2::ClientAuth,
     retry::{RetryPolicy, RetrySettings},
     time::Timestamp,
 };
@@ -159,6 +160,58 @@ pub struct AuthView {
     /// Of `headers` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header_names: Option<Vec<String>>,
+    /// Of `oauth2` only, as the next five. `scope` and `audience` are left out where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_url: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::ClientAuth>)]
+    pub client_auth: Option<ClientAuth>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audience: Option<String>,
+    /// What else the token endpoint is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub param_names: Option<Vec<String>>,
+    /// Of `mtls` only: whose certificate it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "CN=hooks.example.com,O=Acme,C=DE")]
+    pub subject: Option<String>,
+    /// Of `mtls` only: when the first certificate of its chain ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Timestamp>)]
+    pub expires_at: Option<Timestamp>,
+    /// Of `aws_sigv4` only, as the next two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_key_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+}
+
+impl AuthView {
+    /// Of this type, and nothing more.
+    pub fn of(kind: AuthKind) -> Self {
+        Self {
+            kind,
+            username: None,
+            header_names: None,
+            token_url: None,
+            client_id: None,
+            client_auth: None,
+            scope: None,
+            audience: None,
+            param_names: None,
+            subject: None,
+            expires_at: None,
+            access_key_id: None,
+            region: None,
+            service: None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
@@ -170,6 +223,9 @@ pub enum AuthKind {
     Bearer,
     Basic,
     Headers,
+    Oauth2,
+    Mtls,
+    AwsSigv4,
 }
 
 /// How requests are signed.
@@ -276,8 +332,7 @@ impl NewDestination {
     }
 }
 
-/// `none`; `bearer` with `token`; `basic` with `username` and `password`; `headers` with `headers`.
-/// `schema::AuthInput` describes it.
+/// Every member of every type; which belong together is described by `schema::AuthInput`.
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AuthInput {
@@ -288,6 +343,35 @@ pub struct AuthInput {
     pub password: Option<String>,
     /// Values by name.
     pub headers: Option<BTreeMap<String, Option<String>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_secret: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_auth: Option<ClientAuth>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audience: Option<String>,
+    /// Values by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub params: Option<BTreeMap<String, Option<String>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub private_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access_key_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_access_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
 }
 
 impl fmt::Debug for AuthInput {

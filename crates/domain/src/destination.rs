@@ -1,10 +1,12 @@
 //! Destinations: where deliveries go, and at what pace.
 
 use crate::{
+    client_certificate::ClientCertificate,
     delivery::Position,
     delivery_settings::{DeliverySettings, kept},
     gate::{Hold, HoldReason},
     id::{AccountId, DeliveryId, DestinationId},
+    oauth2::OAuth2Client,
     seal::Sealed,
     time::Timestamp,
     word::words,
@@ -231,6 +233,23 @@ pub enum Auth {
         /// Name in the clear, value sealed.
         headers: Vec<(String, Sealed)>,
     },
+    /// A token that is asked for.
+    #[serde(rename = "oauth2")]
+    OAuth2(OAuth2Client),
+    /// Shown when TLS is agreed on.
+    Mtls(ClientCertificate),
+    AwsSigv4(AwsCredentials),
+}
+
+/// What requests to a service of AWS are signed with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AwsCredentials {
+    pub access_key_id: String,
+    pub secret_access_key: Sealed,
+    /// Of credentials that are good for a while.
+    pub session_token: Option<Sealed>,
+    pub region: String,
+    pub service: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

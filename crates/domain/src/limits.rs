@@ -297,6 +297,48 @@ pub const ROTATION_OVERLAP_DEFAULT: Duration = Duration::from_secs(24 * 3600);
 pub const ROTATION_OVERLAP_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// A token, a password or a header's value that a destination is sent as a credential.
 pub const AUTH_VALUE_BYTES: usize = 4 * 1024;
+/// A chain of certificates that a destination is shown, its certificates, and the private key, as PEM. An RSA key of 8,192
+/// bits is some 6.5 KB of it.
+pub const CERTIFICATE_BYTES: usize = 32 * 1024;
+pub const CERTIFICATE_CHAIN: usize = 8;
+pub const PRIVATE_KEY_BYTES: usize = 16 * 1024;
+/// A subject is for people to recognise.
+pub const CERTIFICATE_SUBJECT_CHARACTERS: usize = 200;
+/// From then on it is said that a client certificate ends soon: time enough to have another issued.
+pub const CERTIFICATE_WARNING: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How many the doctor looks at, and how many of those that end it tells.
+pub const CERTIFICATES_LOOKED_AT: usize = 10_000;
+pub const CERTIFICATES_TOLD: usize = 20;
+/// Further parameters that a token endpoint is sent, beside those of its own.
+pub const TOKEN_PARAMS: usize = 10;
+pub const TOKEN_PARAM_NAME_BYTES: usize = 64;
+pub const TOKEN_PARAM_VALUE_BYTES: usize = 1024;
+/// Scopes, and an audience.
+pub const TOKEN_SCOPE_BYTES: usize = 1024;
+/// The answer of a token endpoint: read so far; and a token, which must fit into the head of a request.
+pub const TOKEN_ANSWER_BYTES: usize = 64 * 1024;
+pub const TOKEN_BYTES: usize = 16 * 1024;
+pub const TOKEN_ERROR_CODE_BYTES: usize = 64;
+/// How long a token is used whose endpoint does not say, and at most.
+pub const TOKEN_LIFETIME_DEFAULT: Duration = Duration::from_secs(300);
+pub const TOKEN_LIFETIME_MAX: Duration = Duration::from_secs(24 * 3600);
+/// How long before its end it is used no more: as long as an attempt may take.
+pub const TOKEN_MARGIN: Duration = TIMEOUT_MAX;
+/// How long a token endpoint may take. The attempts that wait for it have deadlines of their own.
+pub const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
+/// After an answer that was no token nobody asks for so long: one that is away, one that asks for a pause, at most that long,
+/// and one that refuses, as it would the next delivery too.
+pub const TOKEN_AWAY_PAUSE: Duration = Duration::from_secs(1);
+pub const TOKEN_AWAY_PAUSE_MAX: Duration = Duration::from_secs(60);
+pub const TOKEN_REFUSED_PAUSE: Duration = Duration::from_secs(10);
+/// A token that took the place of a refused one is kept for so long, whoever refuses it: a destination that takes none must
+/// not cost its token endpoint a request for every delivery.
+pub const TOKEN_RENEWAL_PAUSE: Duration = Duration::from_secs(5);
+/// Destinations whose tokens a node keeps when their settings change. To forget one costs a request.
+pub const TOKENS_KEPT: usize = 4_096;
+/// A region or a service of AWS, and who calls it: today's ids have 20.
+pub const AWS_NAME_BYTES: usize = 64;
+pub const AWS_KEY_ID_BYTES: usize = 128;
 /// "Probe now" is for people: once in this time for each destination.
 pub const PROBE_PAUSE: Duration = Duration::from_secs(5);
 /// How long a test of a destination waits for a slot, for its rate or for the end of a hold; a person waits for it.

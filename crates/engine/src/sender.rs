@@ -177,7 +177,10 @@ impl Sender {
         };
         let facts = sink::attempt(sink, self.sinks.egress(), membership, attempt).await?;
         // What broke here, or could not be built, never reached the destination.
-        let untold = matches!(facts.classified.outcome, Outcome::Undeliverable | Outcome::InternalError);
+        let untold = matches!(
+            facts.classified.outcome,
+            Outcome::Undeliverable | Outcome::InternalError | Outcome::TokenError
+        );
         Some((facts, (!untold).then_some(trace)))
     }
 

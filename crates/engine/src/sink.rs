@@ -48,6 +48,7 @@ use store::failpoint;
 use tokio::time::{Instant, timeout_at};
 
 pub use http::HttpKind;
+pub(crate) use http::USER_AGENT;
 
 /// A kind of destination.
 pub trait SinkKind: Send + Sync {
@@ -150,15 +151,20 @@ impl AttemptFacts {
 
 /// Whether this node still may send what it has begun: its lease may end while a connection is being made.
 #[derive(Debug, Clone)]
-pub struct Permit(Arc<Membership>);
+pub struct Permit(Option<Arc<Membership>>);
 
 impl Permit {
     pub(crate) fn of(membership: &Arc<Membership>) -> Self {
-        Self(Arc::clone(membership))
+        Self(Some(Arc::clone(membership)))
+    }
+
+    /// Of what is no attempt and outlives one. Its connection is under the node's lease all the same.
+    pub(crate) fn of_none() -> Self {
+        Self(None)
     }
 
     pub fn holds(&self) -> bool {
-        self.0.stands()
+        self.0.as_ref().is_none_or(|membership| membership.stands())
     }
 }
 
@@ -272,7 +278,7 @@ pub(crate) async fn attempt(
     let SinkAttempt { delivery, deadline, timeout, .. } = attempt;
     let asked;
     let credential = match credentials {
-        Credentials::None => None,
+        Credentials::None | Credentials::Signed(_) | Credentials::Certificate(_) => None,
         Credentials::Fixed(credential) => Some(credential),
         Credentials::Asked(source) => {
             let now = attempt.started_at;

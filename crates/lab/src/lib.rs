@@ -43,7 +43,7 @@ mod thread;
 pub mod tunnel;
 
 pub use judge::{Evidence, Verdict};
-pub use log::{Record, Recording, RequestEnd};
+pub use log::{KeptRequest, Record, Recording, RequestEnd};
 pub use nemesis::{Fault, FaultKind};
 pub use process::ChildProcess;
 pub use proxy::{Direction, Proxy};

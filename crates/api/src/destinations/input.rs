@@ -3,7 +3,10 @@
 //! Creating reads the body; changing merges the body into the form the destination has now and reads that, so both go
 //! through the same checks. Secrets are not in that form: a `null` there means "as it is".
 
-use super::{auth, signing};
+use super::{
+    auth::{self, AuthSurroundings},
+    signing,
+};
 use crate::{error::ApiError, json, validate::Checks};
 use contract::NewDestination;
 use domain::{
@@ -11,6 +14,7 @@ use domain::{
     delivery_settings::DeliverySettings,
     destination::{Destination, OnDeadLetter, Ordering, RateLimit},
     limits,
+    time::Timestamp,
 };
 use serde_json::{Map, Value};
 use std::time::Duration;
@@ -22,6 +26,7 @@ pub(super) struct DestinationRules<'a> {
     pub(super) account_defaults: DeliverySettings,
     /// Whether the key that asks may see secrets.
     pub(super) may_reveal: bool,
+    pub(super) now: Timestamp,
 }
 
 /// Reads the body of a create.
@@ -41,7 +46,6 @@ pub(super) fn patched(current: &Destination, patch: Value) -> Result<NewDestinat
 }
 
 fn read(form: Value, body: Value) -> Result<NewDestination, ApiError> {
-    auth::check_available(&body)?;
     json::patched(form, body)
 }
 
@@ -77,7 +81,7 @@ pub(super) fn check(
     checks.uid(input.uid.as_deref(), current.and_then(|current| current.uid.as_deref()));
     // A URL that the operator has forbidden since does not keep its destination from being renamed.
     if current.is_none_or(|current| current.url != input.url) {
-        check_url(&mut checks, &mut input.url, rules.addresses);
+        check_url(&mut checks, "/url", &mut input.url, rules.addresses);
     }
     let settings = current.map(|current| &current.settings);
     checks.delivery_settings("", &read_settings(input), settings, rules.retention_days);
@@ -88,7 +92,9 @@ pub(super) fn check(
     let headers = checks.headers("/headers", &input.headers);
     let forwarded = checks.forward_headers("/forward_headers", &input.forward_headers);
     check_forwarded(&mut checks, &forwarded, &headers, &auth::header_names(&input.auth));
-    auth::check(&input.auth, &mut checks, &headers, current.map(|current| &current.auth));
+    let current_auth = current.map(|current| &current.auth);
+    let around = AuthSurroundings { rules, current: current_auth, url: &input.url, headers: &headers };
+    auth::check(&mut input.auth, &mut checks, &around);
     // Else whoever may change a URL could have the credentials sent to a server of their own.
     if let Some(current) = current
         && !rules.may_reveal
@@ -152,21 +158,22 @@ fn check_forwarded(checks: &mut Checks, forwarded: &[String], headers: &[(String
 }
 
 /// Whether two URLs are of different origins; what is not a URL is nowhere.
-fn is_elsewhere(before: &str, after: &str) -> bool {
+pub(super) fn is_elsewhere(before: &str, after: &str) -> bool {
     let origin = |text| url::Url::parse(text).map(|url| url.origin()).ok();
     origin(before) != origin(after)
 }
 
-fn check_url(checks: &mut Checks, url: &mut String, addresses: &AddressPolicy) {
+/// Writes it in the one form in which it is kept, shown and called.
+pub(super) fn check_url(checks: &mut Checks, pointer: &str, url: &mut String, addresses: &AddressPolicy) {
     match addresses.check_url(url) {
         // Requests are made with another parser: what it does not take cannot be sent.
         Ok(checked) if checked.as_str().parse::<http::Uri>().is_ok() => *url = checked.into(),
         Ok(_) => checks.refuse(
-            "/url",
+            pointer,
             "invalid_url",
             "the URL has characters that cannot be sent: write them as %XX",
         ),
-        Err(error @ UrlError::Blocked) => checks.refuse("/url", error.code(), error.to_string()),
-        Err(error) => checks.refuse("/url", error.code(), format!("the URL {error}")),
+        Err(error @ UrlError::Blocked) => checks.refuse(pointer, error.code(), error.to_string()),
+        Err(error) => checks.refuse(pointer, error.code(), format!("the URL {error}")),
     }
 }

@@ -2,7 +2,10 @@
 //! one its origin is told, of the others their names.
 
 use super::input;
-use domain::{audit::Told, destination::Destination};
+use domain::{
+    audit::Told,
+    destination::{Auth, Destination},
+};
 use serde_json::Value;
 use url::Url;
 
@@ -11,6 +14,9 @@ pub(super) fn told(destination: &Destination) -> Told {
     let names = destination.headers.iter().map(|(name, _)| Value::from(name.as_str())).collect();
     form["headers"] = Value::Array(names);
     form["url"] = origin(&destination.url).into();
+    if let Auth::OAuth2(client) = &destination.auth {
+        form["auth"]["token_url"] = origin(&client.token_url).into();
+    }
     Told::of(form)
         .with("paused", destination.switch.paused_at.is_some())
         .with("disabled", destination.switch.disabled.is_some())
@@ -33,7 +39,6 @@ fn kept(value: &impl serde::Serialize) -> Vec<u8> {
 mod tests {
     use super::*;
     use domain::{
-        destination::Auth,
         id::{AccountId, DestinationId},
         seal::Sealed,
         time::Timestamp,

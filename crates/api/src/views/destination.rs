@@ -7,6 +7,7 @@ use domain::{
     destination::{Auth, Destination, Signing},
     gate::{Hold, HoldReason, HoldRecord},
     limits,
+    seal::Sealed,
     time::Timestamp,
 };
 use store::{LaneView, SuccessRate};
@@ -137,15 +138,39 @@ pub(super) fn going_on(hold: &HoldRecord) -> HoldView {
 }
 
 fn auth(auth: &Auth) -> AuthView {
-    let (kind, username, header_names) = match auth {
-        Auth::None => (AuthKind::None, None, None),
-        Auth::Bearer { .. } => (AuthKind::Bearer, None, None),
-        Auth::Basic { username, .. } => (AuthKind::Basic, Some(username.clone()), None),
-        Auth::Headers { headers } => {
-            (AuthKind::Headers, None, Some(headers.iter().map(|(name, _)| name.clone()).collect()))
-        }
+    let names = |values: &[(String, Sealed)]| -> Option<Vec<String>> {
+        Some(values.iter().map(|(name, _)| name.clone()).collect())
     };
-    AuthView { kind, username, header_names }
+    match auth {
+        Auth::None => AuthView::of(AuthKind::None),
+        Auth::Bearer { .. } => AuthView::of(AuthKind::Bearer),
+        Auth::Basic { username, .. } => {
+            AuthView { username: Some(username.clone()), ..AuthView::of(AuthKind::Basic) }
+        }
+        Auth::Headers { headers } => {
+            AuthView { header_names: names(headers), ..AuthView::of(AuthKind::Headers) }
+        }
+        Auth::OAuth2(client) => AuthView {
+            token_url: Some(client.token_url.clone()),
+            client_id: Some(client.client_id.clone()),
+            client_auth: Some(client.client_auth),
+            scope: client.scope.clone(),
+            audience: client.audience.clone(),
+            param_names: names(&client.params),
+            ..AuthView::of(AuthKind::Oauth2)
+        },
+        Auth::Mtls(certificate) => AuthView {
+            subject: Some(certificate.subject.clone()),
+            expires_at: Some(certificate.expires_at),
+            ..AuthView::of(AuthKind::Mtls)
+        },
+        Auth::AwsSigv4(credentials) => AuthView {
+            access_key_id: Some(credentials.access_key_id.clone()),
+            region: Some(credentials.region.clone()),
+            service: Some(credentials.service.clone()),
+            ..AuthView::of(AuthKind::AwsSigv4)
+        },
+    }
 }
 
 pub(super) fn signing(signing: &Signing) -> SigningView {

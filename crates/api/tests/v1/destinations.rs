@@ -91,12 +91,7 @@ fn refused() -> Vec<(Value, &'static str, &'static str)> {
             "invalid_value",
         ),
         (json!({ "auth": { "type": "headers" } }), "/auth/headers", "missing_field"),
-        (
-            json!({ "auth": { "type": "oauth2", "token_url": "https://example.com" } }),
-            "/auth/type",
-            "not_available",
-        ),
-        (json!({ "auth": { "type": "mtls" } }), "/auth/type", "not_available"),
+        (json!({ "auth": { "type": "kerberos" } }), "/auth/type", "unknown_value"),
         (
             json!({ "rate_limit": { "requests": 0, "per_seconds": 1 } }),
             "/rate_limit/requests",

@@ -9,6 +9,7 @@ mod audit;
 mod backfills;
 mod dead_letters;
 mod deliveries;
+mod destination_auth;
 mod destinations;
 mod doctor;
 mod erasure;

@@ -236,7 +236,7 @@ fn what_is_not_available_is_not_in_the_document() {
     // Whose signatures we verify is another matter than how we sign.
     document.as_object_mut().unwrap().remove("VerificationType");
     let document = document.to_string();
-    for word in ["stripe", "github", "ed25519", "svix_headers", "oauth2", "mtls"] {
+    for word in ["stripe", "github", "ed25519", "svix_headers"] {
         assert!(!document.contains(&format!("\"{word}\"")), "{word}");
     }
 }

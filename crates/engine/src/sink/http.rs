@@ -5,8 +5,8 @@ use super::{
     redaction::{HIDDEN, Redaction},
 };
 use crate::{
-    credentials::{Credentials, append},
-    transport::{HttpAnswer, HttpFailure, HttpRequest, HttpResponse, Transport},
+    credentials::{Credential, Credentials, TokenKeeper, append},
+    transport::{AnswerRoom, HttpAnswer, HttpFailure, HttpRequest, HttpResponse, Transport},
 };
 use async_trait::async_trait;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -24,7 +24,7 @@ use domain::{
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use std::{sync::Arc, time::Duration};
 
-const USER_AGENT: &str = concat!("Posthaste/", env!("CARGO_PKG_VERSION"));
+pub(crate) const USER_AGENT: &str = concat!("Posthaste/", env!("CARGO_PKG_VERSION"));
 
 /// HTTP, over a transport.
 pub struct HttpKind<T> {
@@ -35,9 +35,11 @@ pub struct HttpKind<T> {
 /// Where a destination's credentials come from.
 type CredentialsOf = dyn Fn(&Destination, &DataKey) -> Result<Credentials, String> + Send + Sync;
 
-impl<T: Transport> HttpKind<T> {
+impl<T: Transport + 'static> HttpKind<T> {
     pub fn new(transport: Arc<T>) -> Self {
-        Self { transport, credentials: Box::new(Credentials::of) }
+        let tokens = TokenKeeper::over(&transport);
+        let credentials = move |it: &Destination, key: &DataKey| Credentials::of(it, key, &tokens);
+        Self { transport, credentials: Box::new(credentials) }
     }
 
     /// With credentials of another origin than the destinations' settings.
@@ -101,13 +103,19 @@ struct HttpSink<T> {
 #[async_trait]
 impl<T: Transport> Sink for HttpSink<T> {
     async fn attempt(&self, attempt: SinkAttempt<'_>, _: Dialer<'_>) -> AttemptFacts {
-        let (policy, clock) = (attempt.policy, attempt.clock);
-        let redaction = Redaction::of(attempt.credential);
+        let (policy, clock, started_at) = (attempt.policy, attempt.clock, attempt.started_at);
+        let credential = attempt.credential;
         // The event goes with what it was asked for: when the request has been written, the answer is waited for without.
-        let (request, shown) = match self.request(attempt) {
+        let (mut request, mut shown) = match self.request(attempt) {
             Ok(built) => built,
             Err(reason) => return AttemptFacts::of_fault(Fault::Unbuildable, reason),
         };
+        // Last, over what is sent.
+        let proof = match self.sign(&mut request, &mut shown, clock.to_wall(started_at)) {
+            Ok(proof) => proof,
+            Err(reason) => return AttemptFacts::of_fault(Fault::Unbuildable, reason),
+        };
+        let redaction = Redaction::of(proof.as_ref().or(credential));
         let answer = self.transport.send(request).await;
         let mut facts = facts(answer, shown, policy, clock.to_wall(clock.now()));
         if let Some(response) = &mut facts.detail.response {
@@ -198,7 +206,23 @@ impl<T> HttpSink<T> {
             headers.entry(name).or_insert_with(|| value.clone());
         }
         let SinkAttempt { deadline, timeout, permit, .. } = attempt;
-        Ok((HttpRequest { uri: self.uri.clone(), headers, body: payload, deadline, timeout, permit }, shown))
+        let (uri, identity) = (self.uri.clone(), self.credentials.identity(started_at).cloned());
+        let room = AnswerRoom::DESTINATION;
+        let request = HttpRequest { uri, headers, body: payload, deadline, timeout, permit, identity, room };
+        Ok((request, shown))
+    }
+
+    /// If its requests are signed as a whole. Given back is what proves who sends.
+    fn sign(
+        &self,
+        request: &mut HttpRequest,
+        shown: &mut Vec<(String, String)>,
+        at: Timestamp,
+    ) -> Result<Option<Credential>, String> {
+        let Credentials::Signed(signature) = &self.credentials else { return Ok(None) };
+        let proof = signature.sign(&request.uri, &mut request.headers, &request.body, at, shown)?;
+        shown.extend_from_slice(&proof.shown);
+        Ok(Some(proof))
     }
 
     /// The new secret signs first; the old one signs too until the overlap ends.

@@ -16,6 +16,7 @@ mod order;
 mod sinks;
 mod test_sends;
 mod tls;
+mod tokens;
 
 use bench::{Wish, bench, bench_with, schedule};
 use domain::{delivery::Status, outcome::Outcome, signature, testing::audit_entry};

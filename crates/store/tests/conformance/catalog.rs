@@ -3,11 +3,13 @@
 use crate::fixtures::*;
 use domain::{
     account::Account,
+    client_certificate::ClientCertificate,
     delivery_settings::DeliverySettings,
-    destination::{Auth, Destination, Disabled, DisabledReason, RateLimit, Secrets, Signing},
+    destination::{Auth, AwsCredentials, Destination, Disabled, DisabledReason, RateLimit, Secrets, Signing},
     filter::Filter,
     id::{AccountId, DestinationId, RouteId, SourceId},
     limits,
+    oauth2::{ClientAuth, OAuth2Client},
     retry::{RetryPolicy, RetryStatus},
     route::Route,
     seal::Sealed,
@@ -164,6 +166,48 @@ pub(crate) async fn a_destination_reads_back_as_it_was_created(world: World) {
     assert_eq!(created, given);
     assert_eq!(world.store.destination(account.id, given.id).await.unwrap(), given);
     assert_eq!(world.store.destinations(account.id, first(10)).await.unwrap().rows, [given]);
+}
+
+pub(crate) async fn every_way_to_authenticate_is_kept_as_it_is(world: World) {
+    let account = world.account().await;
+    let sealed = |byte| Sealed(vec![0, byte, 255]);
+    let client = OAuth2Client {
+        token_url: "https://auth.example.com/token".into(),
+        client_id: "me".into(),
+        client_secret: sealed(1),
+        scope: Some("a b".into()),
+        audience: None,
+        client_auth: ClientAuth::Post,
+        params: vec![("resource".into(), sealed(2))],
+    };
+    let certificate = ClientCertificate {
+        certificate: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".into(),
+        private_key: sealed(3),
+        subject: "CN=Zoë".into(),
+        expires_at: account.created_at,
+    };
+    let aws = AwsCredentials {
+        access_key_id: "AKIDEXAMPLE".into(),
+        secret_access_key: sealed(4),
+        session_token: Some(sealed(5)),
+        region: "eu-central-1".into(),
+        service: "lambda".into(),
+    };
+    let ways = [
+        Auth::None,
+        Auth::Bearer { token: sealed(6) },
+        Auth::Basic { username: "u".into(), password: sealed(7) },
+        Auth::Headers { headers: vec![("x-a".into(), sealed(8))] },
+        Auth::OAuth2(client),
+        Auth::Mtls(certificate),
+        Auth::AwsSigv4(aws),
+    ];
+    let mut row = world.store.create_destination(&destination(&account), &audit_entry()).await.unwrap();
+    for auth in ways {
+        row.auth = auth;
+        row.version = world.store.update_destination(&row, &audit_entry()).await.unwrap().version;
+        assert_eq!(world.store.destination(account.id, row.id).await.unwrap().auth, row.auth);
+    }
 }
 
 pub(crate) async fn a_destination_that_says_nothing_keeps_no_default(world: World) {

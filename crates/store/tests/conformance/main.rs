@@ -71,6 +71,7 @@ macro_rules! kept_by {
                 deleting_a_source_removes_its_routes_and_no_others,
                 a_destination_reads_back_as_it_was_created,
                 a_destination_that_says_nothing_keeps_no_default,
+                every_way_to_authenticate_is_kept_as_it_is,
                 a_target_carries_its_accounts_defaults,
                 a_destinations_switches_are_written_with_it,
                 a_uid_is_unique_within_its_account_and_kind,

@@ -93,7 +93,8 @@ pub use queue::{
     Consequence, DueDelivery, Fact, FetchedDelivery, LaneHead, Queue, Settlement, TrackHead, Window,
 };
 pub use read_only::{
-    Extent, FoundTables, MissingRight, ReadOnlyStore, SchemaVersion, UnsafeSetting, open_read_only,
+    Extent, FoundTables, KeptCertificate, MissingRight, ReadOnlyStore, SchemaVersion, UnsafeSetting,
+    open_read_only,
 };
 pub use replay::{
     CreatedReplay, NewReplay, OpenReplay, Original, OriginalWalk, Originals, Replay, ReplayChunk, ReplayHold,

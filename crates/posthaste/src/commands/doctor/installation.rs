@@ -19,7 +19,7 @@ use domain::{
 };
 use std::{path::Path, sync::Arc, time::Duration};
 use store::{
-    Extent, FoundTables, Member, OpenError, ReadOnlyStore, SchemaVersion, StoreError,
+    Extent, FoundTables, KeptCertificate, Member, OpenError, ReadOnlyStore, SchemaVersion, StoreError,
     sqlite::{Depth, IntegrityReport, SqliteReadOnly},
 };
 
@@ -56,6 +56,35 @@ pub(super) async fn look(config: &Config, chart: &mut Chart) -> Result<Option<In
         }
     }
     Ok(Some(Installation { store }))
+}
+
+/// Those that end within a month, the first of them first.
+fn certificates(found: &[KeptCertificate], now: Timestamp) -> Vec<Finding> {
+    let check = "certificates";
+    let until = now.plus(limits::CERTIFICATE_WARNING);
+    let mut ending: Vec<_> = found.iter().filter(|it| it.expires_at <= until).collect();
+    if ending.is_empty() {
+        let detail = format!("{} client certificates of destinations, none ends within a month", found.len());
+        return vec![Finding::ok(check, detail)];
+    }
+    ending.sort_by_key(|it| it.expires_at);
+    let finding = |it: &&KeptCertificate| {
+        let detail = format!(
+            "the client certificate of {} ({}) {} at {}",
+            it.destination_id,
+            it.destination_name,
+            if it.expires_at <= now { "ended" } else { "ends" },
+            it.expires_at
+        );
+        // One account's deliveries: the installation is well.
+        Finding::bad(
+            check,
+            Level::Warning,
+            detail,
+            "Have it issued anew, and write it to the destination with its key",
+        )
+    };
+    ending.iter().take(limits::CERTIFICATES_TOLD).map(finding).collect()
 }
 
 fn tables(SchemaVersion { found, known }: SchemaVersion) -> Finding {
@@ -185,6 +214,15 @@ impl Installation {
         }
         let live = roster.members.iter().filter(|member| !member.expired).count();
         chart.enter(Finding::ok("nodes", format!("{live} running, {} rows", roster.members.len())));
+    }
+
+    /// Do client certificates of destinations end soon?
+    pub(super) async fn certificates(&self, chart: &mut Chart) {
+        let check = "certificates";
+        match self.store.client_certificates(limits::CERTIFICATES_LOOKED_AT).await {
+            Ok(found) => chart.enter_all(certificates(&found, SystemClock.now())),
+            Err(error) => chart.enter(trouble(check, &error)),
+        }
     }
 
     /// How large is it?
@@ -333,5 +371,29 @@ pub(super) fn trouble(check: &'static str, error: &StoreError) -> Finding {
             error.to_string(),
             "Is the database there, and are its address and password right?",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::id::DestinationId;
+
+    #[test]
+    fn certificates_that_end_soon_are_told_the_first_of_them_first() {
+        let now = Timestamp::from_seconds(1_790_000_000);
+        let kept = |name: &str, expires_at| KeptCertificate {
+            destination_id: DestinationId::MIN,
+            destination_name: name.into(),
+            expires_at,
+        };
+        let fine = kept("fine", now.plus(limits::CERTIFICATE_WARNING + Duration::from_secs(1)));
+        assert_eq!(certificates(std::slice::from_ref(&fine), now)[0].level, Level::Ok);
+        let soon = kept("soon", now.plus(limits::CERTIFICATE_WARNING));
+        let over = kept("over", now);
+        let told = certificates(&[fine, soon, over], now);
+        let levels: Vec<Level> = told.iter().map(|finding| finding.level).collect();
+        assert_eq!(levels, [Level::Warning; 2]);
+        assert!(told[0].detail.contains("(over) ended at") && told[1].detail.contains("(soon) ends at"));
     }
 }

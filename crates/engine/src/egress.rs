@@ -21,7 +21,6 @@ pub use operator_client::{OperatorClient, OperatorClientError};
 pub use proxy::{Proxy, ProxyUrlError};
 pub use resolver::{HickoryResolver, Resolve, SystemResolver};
 pub use tls::TlsFault;
-pub(crate) use tls::refuses_the_client;
 
 use crate::{membership::Lease, transport::ConnectionFacts};
 use domain::{

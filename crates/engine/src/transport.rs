@@ -2,7 +2,7 @@
 //! internet, and its real form on hyper.
 
 use crate::{
-    egress::{ClientIdentity, Egress, EgressError, LinkFacts, TlsFault, refuses_the_client},
+    egress::{ClientIdentity, Egress, EgressError, LinkFacts, TlsFault},
     sink::Permit,
 };
 use bytes::{Bytes, BytesMut};
@@ -160,6 +160,10 @@ impl Transport for HttpTransport {
         let sent = timeout_at(deadline, self.client.request(request)).await;
         let response = match sent {
             Ok(Ok(response)) => response,
+            Ok(Err(_)) if open.link().is_some_and(|link| link.refuses_us()) => {
+                let refused = EgressError::Tls(TlsFault::ClientCertificate);
+                return HttpAnswer::failed(HttpFailure::of_egress(&refused));
+            }
             Ok(Err(error)) => return HttpAnswer::failed(failure(&error)),
             Err(_) => {
                 open.close().await;
@@ -304,9 +308,6 @@ impl AsRef<[u8]> for WatchedBody {
 fn failure(error: &legacy::Error) -> HttpFailure {
     if let Some(egress) = in_chain::<EgressError>(error) {
         return HttpFailure::of_egress(egress);
-    }
-    if in_chain::<io::Error>(error).is_some_and(refuses_the_client) {
-        return HttpFailure::of_egress(&EgressError::Tls(TlsFault::ClientCertificate));
     }
     let protocol = in_chain::<hyper::Error>(error).is_some_and(|hyper| {
         hyper.is_parse()

@@ -120,7 +120,7 @@ pub(super) fn handshake_error(error: &io::Error) -> EgressError {
 
 /// Whether a connection broke because of the certificate that we showed, or did not show: in TLS 1.3 that is said when we
 /// have begun to write.
-pub(crate) fn refuses_the_client(error: &io::Error) -> bool {
+pub(super) fn refuses_the_client(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     matches!(inner, Some(rustls::Error::AlertReceived(alert)) if blames_the_client(*alert))
 }

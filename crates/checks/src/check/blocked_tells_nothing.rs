@@ -69,7 +69,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     }
     testbed.stop().await?;
     let rows: Vec<_> = forbidden.iter().map(|(_, _, id, url)| (*id, url.as_str())).collect();
-    put_into_the_table(&testbed.database, &rows).await?;
+    put_into_the_table(&testbed.database, "/url", &rows).await?;
     testbed.start().await?;
 
     let rounds = options.count(40);

@@ -233,6 +233,17 @@ pub enum Auth {
     },
 }
 
+impl Auth {
+    fn sealed_mut(&mut self) -> Vec<&mut Sealed> {
+        match self {
+            Self::None => Vec::new(),
+            Self::Bearer { token } => vec![token],
+            Self::Basic { username: _, password } => vec![password],
+            Self::Headers { headers } => headers.iter_mut().map(|(_, value)| value).collect(),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Signing {
     pub scheme: Scheme,
@@ -272,6 +283,15 @@ impl Destination {
     /// Where all values of [`Auth`] are sealed.
     pub fn auth_place(id: DestinationId) -> String {
         format!("destinations|auth|{id}")
+    }
+
+    /// Everything of it that is sealed, with its place.
+    pub fn sealed_mut(&mut self) -> Vec<(String, &mut Sealed)> {
+        let (secret_place, auth_place) = (Self::secret_place(self.id), Self::auth_place(self.id));
+        let Secrets { current, previous } = &mut self.secret;
+        let previous = previous.as_mut().map(|Previous { secret, until: _ }| secret);
+        let secrets = [current].into_iter().chain(previous).map(|sealed| (secret_place.clone(), sealed));
+        secrets.chain(self.auth.sealed_mut().into_iter().map(|sealed| (auth_place.clone(), sealed))).collect()
     }
 
     /// A destination with every default of the product.

@@ -213,6 +213,13 @@ pub const ACTED_FOR_CACHED: usize = 4_096;
 /// Data keys, unwrapped; they change with a rotation only.
 pub const DATA_KEYS_CACHED: usize = 4_096;
 pub const DATA_KEY_FRESH: Duration = Duration::from_secs(60);
+/// After this a node that sealed by an account's older data key has done so for good: it knows a key for
+/// [`DATA_KEY_FRESH`], and a request that has it ends within its deadlines.
+pub const DATA_KEY_SETTLED: Duration = Duration::from_secs(180);
+/// Data keys that are wrapped anew in one transaction, and rows that are sealed anew in one.
+pub const RESEALED_AT_ONCE: usize = 64;
+/// Accounts whose data keys are looked at in one request.
+pub const DATA_KEYS_ROTATED_AT_ONCE: usize = 16;
 /// The use of an API key is noted once in this time.
 pub const KEY_USE_NOTED: Duration = Duration::from_secs(60);
 /// Keys whose use waits to be noted.

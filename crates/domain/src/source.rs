@@ -53,6 +53,14 @@ impl Source {
         }
     }
 
+    /// Everything of it that is sealed, with its place.
+    pub fn sealed_mut(&mut self) -> Vec<(String, &mut Sealed)> {
+        let verification_place = Self::verification_place(self.id);
+        let secrets = self.verification.secrets.iter_mut();
+        let secrets = secrets.map(|secret| (verification_place.clone(), secret));
+        [(Self::token_place(self.id), &mut self.token)].into_iter().chain(secrets).collect()
+    }
+
     /// Where its token is sealed.
     pub fn token_place(id: SourceId) -> String {
         format!("sources|token|{id}")

@@ -352,6 +352,7 @@ table nodes
     role text not null default 'all'::text
     address text
     joined_at timestamp with time zone not null default now()
+    master_keys text not null default ''::text
     constraint nodes_pkey PRIMARY KEY (id)
     constraint nodes_role_check CHECK ((role = ANY (ARRAY['all'::text, 'api'::text, 'worker'::text])))
 

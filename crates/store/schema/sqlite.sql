@@ -321,7 +321,7 @@ CREATE TABLE nodes (
     role text not null default 'all' check (role in ('all', 'api', 'worker')),
     -- Where it listens, for people.
     address text
-) without rowid;
+, master_keys text not null default '') without rowid;
 
 CREATE TABLE operational_notes (
     id blob not null,

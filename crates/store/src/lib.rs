@@ -43,6 +43,7 @@ mod read_only;
 mod replay;
 mod retention;
 mod rollup;
+mod seals;
 mod sessions;
 mod shard_scan;
 pub mod sqlite;
@@ -103,6 +104,9 @@ pub use retention::{EventWalk, FIRST_REPLAY, FactWalk, Pruned, ReplayPlace, Repl
 pub use rollup::{
     EventCount, FreshSums, Rollup, RollupKind, RollupMark, Rollups, SumPlace, Summed, SummedTail,
 };
+pub use seals::{
+    DataKeyChange, KeptDataKey, KeptSeals, ResealedRow, SealedRow, SealedRowId, Seals, SettingChange,
+};
 pub use sessions::{HeldSession, NewSession, SessionOf, Sessions};
 pub use test_sends::{AskedTest, TestAnswer, TestProgress, TestSends};
 pub use wakes::{News, Wake, Wakes};
@@ -132,6 +136,7 @@ pub trait Store:
     + OperationalEvents
     + Sessions
     + PortalLinks
+    + Seals
     + Wakes
 {
 }
@@ -160,6 +165,7 @@ impl<T> Store for T where
         + OperationalEvents
         + Sessions
         + PortalLinks
+        + Seals
         + Wakes
 {
 }

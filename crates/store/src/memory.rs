@@ -27,6 +27,7 @@ mod queue;
 mod replay;
 mod retention;
 mod rollup;
+mod seals;
 mod sessions;
 mod table;
 mod test_sends;

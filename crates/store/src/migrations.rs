@@ -45,6 +45,7 @@ migrations! {
     11 "sessions",
     12 "lane_rollups",
     13 "portal_links",
+    16 "master_keys_of_nodes",
 }
 
 /// The version of the tables that this program works with.

@@ -37,6 +37,7 @@ mod retention;
 mod rights;
 mod rollup;
 mod rows;
+mod seals;
 mod sessions;
 mod settle;
 mod statement;

@@ -1,11 +1,11 @@
 //! A store beside the server that uses it, without its lock. Nothing is written and nothing migrated.
 
-use crate::{Audit, AuditChains, OpenError, OpenOptions, StoreError, open, postgres, sqlite};
+use crate::{Audit, AuditChains, KeptSeals, OpenError, OpenOptions, StoreError, open, postgres, sqlite};
 use async_trait::async_trait;
 use std::{fmt, sync::Arc};
 
 #[async_trait]
-pub trait ReadOnlyStore: Audit + AuditChains {
+pub trait ReadOnlyStore: Audit + AuditChains + KeptSeals {
     /// The version of its tables, and the one this program knows.
     async fn schema(&self) -> Result<SchemaVersion, StoreError>;
 

@@ -36,6 +36,7 @@ mod replay;
 mod retention;
 mod rollup;
 mod rows;
+mod seals;
 mod sessions;
 mod settle;
 mod space;

@@ -139,6 +139,7 @@ fn parts(
         version: "0".into(),
         role: Role::All,
         address: None,
+        master_keys: "k1".into(),
     };
     EngineParts {
         store,

@@ -21,13 +21,14 @@ use domain::{
 use std::time::Duration;
 use store::{
     AccountBacklog, AccountChanges, AttemptRecord, AuditChains, AuditFilter, AuditLog, Backlogs, Catalog,
-    ChainOwner, Chore, Chores, CreatedReplay, DeadLetterGroup, DeadLetters, DeliveryFilter, DeliveryRecord,
-    DestinationRecord, Dismissal, Erased, Erasure, ErasureStep, Erasures, EventCount, EventFilter,
-    EventRecord, EventWalk, FactWalk, FanoutCounts, FreshSums, GroupFilter, GroupKey, HeldPortalLink,
-    HeldSession, History, KeptPayload, LanePlace, LaneRollup, LaneRollups, LaneRow, Listed, ListedPortalLink,
-    NewReplay, NewSession, OpenReplay, OriginalWalk, Originals, Page, PayloadSize, PortalLinks, Pruned,
-    PublishedLanes, Replay, ReplayChunk, ReplayHold, ReplayPlace, ReplaySwitch, ReplayWalk, Replays,
-    Retention, Rollup, RollupKind, RollupMark, Rollups, Selection, Sessions, StoreError, SuccessRate,
+    ChainOwner, Chore, Chores, CreatedReplay, DataKeyChange, DeadLetterGroup, DeadLetters, DeliveryFilter,
+    DeliveryRecord, DestinationRecord, Dismissal, Erased, Erasure, ErasureStep, Erasures, EventCount,
+    EventFilter, EventRecord, EventWalk, FactWalk, FanoutCounts, FreshSums, GroupFilter, GroupKey,
+    HeldPortalLink, HeldSession, History, KeptDataKey, KeptPayload, KeptSeals, LanePlace, LaneRollup,
+    LaneRollups, LaneRow, Listed, ListedPortalLink, NewReplay, NewSession, OpenReplay, OriginalWalk,
+    Originals, Page, PayloadSize, PortalLinks, Pruned, PublishedLanes, Replay, ReplayChunk, ReplayHold,
+    ReplayPlace, ReplaySwitch, ReplayWalk, Replays, ResealedRow, Retention, Rollup, RollupKind, RollupMark,
+    Rollups, SealedRow, SealedRowId, Seals, Selection, Sessions, SettingChange, StoreError, SuccessRate,
     SumPlace, Summed, SummedTail, Survey, Term,
 };
 
@@ -216,6 +217,18 @@ forward! { Sessions:
     fn users(page: Page<UserId>) -> Vec<User>;
     fn delete_user(id: UserId, audit: &AuditEntry) -> ();
     fn change_password(id: UserId, password: &str, new: &NewSession, audit: &AuditEntry) -> ();
+}
+
+forward! { KeptSeals:
+    fn data_keys(after: Option<AccountId>, limit: usize) -> Vec<KeptDataKey>;
+    fn settings(prefix: &str) -> Vec<(String, Vec<u8>)>;
+}
+
+forward! { Seals:
+    fn replace_data_keys(changes: &[DataKeyChange], audit: &AuditEntry) -> usize;
+    fn replace_settings(changes: &[SettingChange], audit: &AuditEntry) -> bool;
+    fn sealed_rows(account: AccountId, after: Option<SealedRowId>, limit: usize) -> Vec<SealedRow>;
+    fn reseal_rows(account: AccountId, rows: &[ResealedRow], audit: &AuditEntry) -> usize;
 }
 
 forward! { PortalLinks:

@@ -29,6 +29,7 @@ mod replay;
 mod replay_lists;
 mod retention;
 mod rollup;
+mod seals;
 mod sessions;
 mod settle;
 mod shards;
@@ -129,6 +130,16 @@ macro_rules! kept_by {
                 a_user_reads_back_and_its_name_is_its_own,
                 removing_a_user_ends_its_sessions,
                 another_password_ends_every_session_but_the_one_it_begins,
+            }
+            promises! {
+                $backend, seals:
+                data_keys_are_walked_in_order,
+                a_data_key_is_replaced_only_where_it_is_the_one_that_was_read,
+                a_change_at_the_same_moment_does_not_bring_a_replaced_data_key_back,
+                of_many_that_replace_a_data_key_at_once_one_does,
+                settings_are_replaced_together_or_not_at_all,
+                sealed_rows_are_destinations_and_then_sources,
+                a_row_is_sealed_anew_only_over_the_version_it_was_read_with,
             }
             promises! {
                 $backend, portal_links:

@@ -104,6 +104,7 @@ impl World {
             version: "1".into(),
             role: Role::All,
             address: None,
+            master_keys: "k1".into(),
         };
         self.store.join(&node, limits::LEASE).await.unwrap();
         id

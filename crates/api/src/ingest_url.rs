@@ -157,7 +157,7 @@ impl IngestSource {
         if source.verification.kind == VerificationKind::None {
             return Ok(Self::of_key(source));
         }
-        let key = app.data_key(source.account_id).await?;
+        let key = app.data_key_for(source.account_id, &source.verification.secrets).await?;
         Ok(Self { verifier: Some(sources::verification::verifier(source, &key)?), ..Self::of_key(source) })
     }
 

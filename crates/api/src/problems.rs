@@ -76,6 +76,10 @@ problems! {
     AskingAboutOne: ValidationFailed NotFound;
     /// One object is read.
     Reading: NotFound;
+    /// A secret is shown.
+    Revealing: NotFound RevealDisabled;
+    /// Keys are changed.
+    RotatingKeys: InvalidJson UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotRotated OutcomeUnknown;
     /// A list is read.
     Listing: InvalidCursor ValidationFailed;
     /// The list of something is read.

@@ -192,7 +192,7 @@ pub async fn source_ingest_url(
     id: SourceId,
 ) -> Result<IngestUrlView, ApiError> {
     let source = app.store.source(account, id).await?;
-    let key = app.data_key(account).await?;
+    let key = app.data_key_for(account, [&source.token]).await?;
     Ok(IngestUrlView { ingest_url: ingest_url(app, &source, &key)? })
 }
 

@@ -198,7 +198,7 @@ pub(crate) async fn get(
 #[utoipa::path(
     get, path = "/v1/sources/{id}/ingest-url", operation_id = "get_source_ingest_url", tag = "sources",
     params(("id" = schema::SourceRef, Path)),
-    responses((status = 200, description = "The URL.", body = IngestUrlView), problems::Reading),
+    responses((status = 200, description = "The URL.", body = IngestUrlView), problems::Revealing),
 )]
 pub(crate) async fn reveal_url(
     State(app): State<App>,
@@ -206,6 +206,7 @@ pub(crate) async fn reveal_url(
     Id(id): Id<SourceId>,
 ) -> Result<impl IntoResponse, ApiError> {
     let account = ctx.require(Scope::SecretsReveal)?;
+    app.may_reveal()?;
     let view = read::source_ingest_url(&app, account, id).await?;
     // Written down before it is told: what cannot be is not shown.
     app.store.write_audit(Some(account), &ctx.entry(&app, id, None)).await?;

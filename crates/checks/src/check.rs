@@ -52,6 +52,7 @@ mod limit_across_nodes;
 mod limits_exactly;
 mod long_history;
 mod lost_commit_answer;
+mod master_key_rotated;
 mod memory_of_a_million;
 mod memory_of_json;
 mod metrics_agree;
@@ -75,6 +76,8 @@ mod retry_after_obeyed;
 mod retry_race;
 mod rolling_restart;
 mod second_process_refused;
+mod secrets_at_rest;
+mod secrets_in_output;
 mod slots_in_use;
 mod slow_backlog;
 mod slow_disk;
@@ -261,6 +264,10 @@ checks! {
         "a key that is far too fast is held to its limit and no other key notices";
     guessing ["f18"] BOTH =>
         "whoever guesses credentials learns nothing and is slowed down, and no right one is refused for it";
+    secrets_at_rest ["f11"] BOTH =>
+        "no secret is found in the tables or in any file, and one that was moved to another row opens nothing";
+    secrets_in_output ["f12"] BOTH =>
+        "no secret is found in logs, metrics, traces, answers, the audit log or the list of processes";
     one_account_takes_all ["fair"] BOTH =>
         "an account that takes all it can get of what accounts share takes nothing from another";
     deep_backlog ["e11"] BOTH => "a million waiting deliveries slow down neither the start nor the rest";
@@ -286,6 +293,8 @@ checks! {
     throughput ["speed"] BOTH => "thousands of events a second go through, and what each costs is told";
     idle_latency ["latency"] BOTH =>
         "on an idle node half of all events reach their receiver within ten milliseconds";
+    master_key_rotated [] BOTH =>
+        "master keys and data keys are changed under load, through kills: nothing fails, and the old one can go";
     memory_of_a_million ["memory"] BOTH => "a million waiting deliveries are not kept in memory";
     cold_start ["coldstart"] BOTH => "a node serves within a second of its start";
     bad_input ["badinput"] BOTH => "each bad input has its answer and no effect";

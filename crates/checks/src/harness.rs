@@ -15,6 +15,7 @@
 //! | [`report`] | counts and broken rules, as one line of JSON |
 //! | [`figures`] | medians, memory, CPU time an event |
 //! | [`visitor`] | a browser that has signed in, as far as pages and their time are concerned |
+//! | [`canaries`] | secrets that can be found again, and looking for them |
 //! | [`waiting`] | waiting for something to become true, and work that goes on meanwhile |
 //! | [`audit`] | what the tables must look like when all is done |
 //! | [`logbook`] | what every check leaves behind: both logs, the faults, and the attempts of the tables |
@@ -41,6 +42,7 @@ pub(crate) mod audit;
 pub(crate) mod backlog;
 pub(crate) mod bursts;
 pub(crate) mod bystanders;
+pub(crate) mod canaries;
 pub(crate) mod database;
 pub(crate) mod disk;
 pub(crate) mod doctor;

@@ -4,11 +4,12 @@ use crate::{Client, Error};
 use bytes::Bytes;
 use contract::{
     Accepted, AccountView, ApiKeyInput, ApiKeyView, AttemptView, BatchAnswer, BatchResult,
-    DeadLetterGroupView, DeliveryDetailView, DeliveryQuery, DeliveryView, DestinationStatsView,
-    DestinationView, DismissInput, DismissedView, EventDetailView, EventQuery, EventView, FanoutStatsView,
-    IngestUrlView, ListBody, NewAccount, NewApiKeyView, NewDestination, NewRoute, NewSource, NodeView,
-    Publish, ReplayEstimateView, ReplayInput, ReplayView, RouteView, SecretView, SeriesView, SourceView,
-    StatsView, TestEvent,
+    DataKeyRotationView, DeadLetterGroupView, DeliveryDetailView, DeliveryQuery, DeliveryView,
+    DestinationStatsView, DestinationView, DismissInput, DismissedView, EventDetailView, EventQuery,
+    EventView, FanoutStatsView, IngestUrlView, ListBody, MasterKeysView, NewAccount, NewApiKeyView,
+    NewDestination, NewRoute, NewSource, NodeView, Publish, ReplayEstimateView, ReplayInput, ReplayView,
+    RotateDataKeys, RotateMasterKey, RotationView, RouteView, SecretView, SeriesView, SourceView, StatsView,
+    TestEvent,
 };
 use domain::id::{AccountId, ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId};
 use http::{HeaderName, HeaderValue, Method};
@@ -128,6 +129,11 @@ calls! {
 
     /// The nodes that share the store.
     nodes() -> ListBody<NodeView> = get "/v1/nodes";
+    /// Operator only, as are the next two.
+    master_keys() -> MasterKeysView = get "/v1/master-keys";
+    /// The next step: again until it is done.
+    rotate_master_key(from: &RotateMasterKey) -> RotationView = post "/v1/master-keys/rotate", from;
+    rotate_data_keys(from: &RotateDataKeys) -> DataKeyRotationView = post "/v1/data-keys/rotate", from;
 }
 
 /// What is not asked for or answered as JSON, and the node itself.

@@ -17,6 +17,7 @@ mod destination;
 mod doctor;
 mod event;
 mod headers;
+mod master_key;
 mod node;
 mod page;
 mod portal_link;
@@ -50,6 +51,9 @@ pub use event::{
     EventDetailView, EventQuery, EventReplayInput, EventView, FanoutState, FanoutView, MetadataIs,
 };
 pub use headers::HeadersView;
+pub use master_key::{
+    DataKeyRotationView, MasterKeyView, MasterKeysView, RotateDataKeys, RotateMasterKey, RotationView,
+};
 pub use node::{NodeStatus, NodeView};
 pub use page::{DestinationQuery, ListBody, NameQuery};
 pub use portal_link::{NewPortalLinkView, PortalLinkInput, PortalLinkView, PortalSessionView};

@@ -47,6 +47,7 @@ pub(crate) struct Config {
     pub(crate) public_url: String,
     pub(crate) trusted_proxies: Vec<IpNet>,
     pub(crate) dashboard: bool,
+    pub(crate) reveal: bool,
     pub(crate) data_dir: PathBuf,
     pub(crate) database: String,
     /// None: where the database is.
@@ -144,6 +145,7 @@ impl Config {
                 .unwrap_or_else(|| format!("http://{listen}")),
             trusted_proxies: layers.read("trusted_proxies", networks)?,
             dashboard: layers.read("dashboard", flag)?,
+            reveal: layers.read("secrets.reveal", flag)?,
             database: layers.maybe("database", database)?.unwrap_or_else(|| default_database(&data_dir)),
             data_dir,
             listen_url: layers.maybe("database.listen_url", values::text)?,

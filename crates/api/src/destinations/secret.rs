@@ -29,11 +29,12 @@ use zeroize::Zeroizing;
 
 const SECRET_BYTES: usize = 32;
 
-/// Show a destination's signing secret. Scope `secrets:reveal`.
+/// Show a destination's signing secret, unless the operator has switched that off (`secrets.reveal`): then only the answer
+/// that makes one shows it. Scope `secrets:reveal`.
 #[utoipa::path(
     get, path = "/v1/destinations/{id}/secret", operation_id = "get_destination_secret", tag = "destinations",
     params(("id" = schema::DestinationRef, Path)),
-    responses((status = 200, description = "The secret.", body = SecretView), problems::Reading),
+    responses((status = 200, description = "The secret.", body = SecretView), problems::Revealing),
 )]
 pub(crate) async fn reveal(
     State(app): State<App>,
@@ -41,6 +42,7 @@ pub(crate) async fn reveal(
     Id(id): Id<DestinationId>,
 ) -> Result<impl IntoResponse, ApiError> {
     let account = ctx.require_signing_secrets()?;
+    app.may_reveal()?;
     let view = read::destination_secret(&app, account, id).await?;
     // Written down before it is told: what cannot be is not shown.
     app.store.write_audit(Some(account), &ctx.entry(&app, id, None)).await?;

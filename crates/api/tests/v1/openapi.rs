@@ -214,7 +214,14 @@ fn a_body_or_a_parameter_is_left_out_and_never_null() {
     }
     assert_eq!(
         left_out,
-        ["create_portal_link", "rotate_destination_secret", "test_destination", "replay_event"]
+        [
+            "create_portal_link",
+            "rotate_data_keys",
+            "rotate_destination_secret",
+            "test_destination",
+            "replay_event",
+            "rotate_master_key"
+        ]
     );
 }
 

@@ -29,6 +29,11 @@ impl PostgresServer {
         &self.url
     }
 
+    /// The folder with its files.
+    pub(crate) fn home(&self) -> &Path {
+        &self.home
+    }
+
     pub(crate) fn addr(&self) -> Result<SocketAddr> {
         let (_, rest) = self.url.split_once('@').context("the server's URL has a user")?;
         let (addr, _) = rest.split_once('/').context("the server's URL has a database")?;

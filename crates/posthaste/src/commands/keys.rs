@@ -1,5 +1,7 @@
 //! `posthaste keys`: keys made, listed and revoked beside the store, where a user who can read the master key is trusted.
 
+mod rotate;
+
 use crate::{
     clock::SystemClock,
     commands::{
@@ -67,6 +69,9 @@ enum What {
         #[command(flatten)]
         settings: SettingFlags,
     },
+    /// Seal everything by the active master key, so that the others may be left out of master_keys; or give accounts new data
+    /// keys. While servers run; broken off, it is run again.
+    Rotate(rotate::RotateArgs),
     /// Revoke a key: within a second nobody can use it.
     Revoke {
         /// key_…
@@ -114,6 +119,7 @@ pub(crate) async fn run(args: KeysArgs, json: bool) -> Result<(), Failure> {
         What::Generate { kind } => generate(kind, json),
         What::Create { owner, name, settings } => create(&owner, &name, &settings, json).await,
         What::List { owner, settings } => list(&owner, &settings, json).await,
+        What::Rotate(args) => rotate::run(args, json).await,
         What::Revoke { id, owner, settings } => revoke(id, &owner, &settings, json).await,
     }
 }

@@ -10,6 +10,7 @@ mod demo;
 mod dev;
 mod doctor;
 mod erasure;
+mod keys;
 mod loops;
 mod mistakes;
 mod node;

@@ -35,6 +35,7 @@ impl Seals for MemoryStore {
         changes: &[DataKeyChange],
         audit: &AuditEntry,
     ) -> Result<usize, StoreError> {
+        self.interrupted("replace_data_keys")?;
         let mut tables = self.tables();
         let mut replaced = 0;
         for DataKeyChange { account_id, from, to } in changes {

@@ -11,10 +11,14 @@ use crate::{
     failure::Failure,
     progress::{Progress, size},
 };
-use api::installation_secrets::{InstallationSecrets, PEPPER};
+use api::{
+    installation_secrets::{InstallationSecrets, KNOWN_MASTER_KEY, PEPPER},
+    master_keys::MasterKeyUses,
+};
 use client::Client;
 use domain::{
     limits,
+    seal::MasterKeys,
     time::{Clock as _, Timestamp},
 };
 use std::{path::Path, sync::Arc, time::Duration};
@@ -127,10 +131,17 @@ impl Installation {
         let keys = keys::configured_or_dev(config).and_then(|text| bootstrap::master_keys(&text));
         // That there is none was told.
         let Ok(keys) = keys else { return };
+        let known = match self.store.settings(KNOWN_MASTER_KEY).await {
+            Ok(known) => known,
+            Err(error) => return chart.enter(trouble(check, &error)),
+        };
         let finding = match self.store.setting(PEPPER).await {
             Ok(None) => Finding::ok(check, "nothing is sealed yet"),
-            Ok(Some(kept)) => match InstallationSecrets::check(&keys, kept) {
-                Ok(()) => Finding::ok(check, "the master key opens them"),
+            Ok(Some(kept)) => match InstallationSecrets::check(&keys, kept, &known) {
+                Ok(()) => match MasterKeyUses::count(self.store.as_ref()).await {
+                    Ok(uses) => sealed_by(&keys, &uses),
+                    Err(error) => trouble(check, &error),
+                },
                 Err(error) => Finding::bad(
                     check,
                     Level::Problem,
@@ -232,6 +243,50 @@ impl Installation {
             Err(error) => return Err(error.into()),
         }
         Ok(())
+    }
+}
+
+/// Which master keys are needed, and by which something is sealed.
+fn sealed_by(keys: &MasterKeys, uses: &MasterKeyUses) -> Finding {
+    let (check, active) = ("secrets", keys.active());
+    let of_others: Vec<String> = uses
+        .by_key
+        .iter()
+        .filter(|(name, _)| *name != active)
+        .map(|(name, count)| format!("{count} by `{name}`"))
+        .collect();
+    let missing: Vec<&String> =
+        uses.by_key.keys().filter(|name| !keys.names().any(|known| known == *name)).collect();
+    if let Some(name) = missing.first() {
+        let detail = format!(
+            "secrets of accounts are sealed by the master key `{name}`, which is not configured: they do not open, and \
+             deliveries that need them end as undeliverable"
+        );
+        let fix = "Add it to master_keys behind the active one, start again, and run `posthaste keys rotate`";
+        return Finding::bad(check, Level::Problem, detail, fix);
+    }
+    if !of_others.is_empty() {
+        let detail = format!(
+            "the master key opens them; of the data keys and the pepper {} are not sealed by the active one, `{active}`, yet",
+            of_others.join(" and ")
+        );
+        let fix = "Run `posthaste keys rotate`; until then those keys must stay in master_keys";
+        return Finding::bad(check, Level::Warning, detail, fix);
+    }
+    let spare: Vec<String> = keys
+        .names()
+        .filter(|name| *name != active && !uses.known.iter().any(|known| known == name))
+        .map(|name| format!("`{name}`"))
+        .collect();
+    match spare.as_slice() {
+        [] => Finding::ok(check, format!("everything is sealed by the master key `{active}`")),
+        spare => Finding::ok(
+            check,
+            format!(
+                "everything is sealed by the master key `{active}`; {} may be left out of master_keys",
+                spare.join(", ")
+            ),
+        ),
     }
 }
 

@@ -78,6 +78,13 @@ impl InstallationSecrets {
         Ok(())
     }
 
+    /// The names of other keys than the active one that something may still be sealed by.
+    pub async fn others_needed(&self, store: &(impl KeptSeals + ?Sized)) -> Result<Vec<String>, StoreError> {
+        let known = store.settings(KNOWN_MASTER_KEY).await?;
+        let names = known.iter().filter_map(|(name, _)| name.strip_prefix(KNOWN_MASTER_KEY));
+        Ok(names.filter(|name| *name != self.master.active()).map(str::to_owned).collect())
+    }
+
     /// Whether these keys open what the store has sealed: what it has kept under [`PEPPER`], and the keys it knows.
     pub fn check(
         master: &MasterKeys,

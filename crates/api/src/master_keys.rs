@@ -15,9 +15,13 @@ use crate::{
 use axum::{Json, extract::State};
 use contract::{MasterKeyView, MasterKeysView, RotateMasterKey, RotationView};
 use domain::{
-    audit::AuditEntry, dice::Dice, id::AccountId, limits, seal::MasterKeys, seal::SealError, seal::Sealed,
+    audit::AuditEntry,
+    dice::Dice,
+    id::AccountId,
+    limits,
+    seal::{MasterKeys, SealError, Sealed},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use store::{DataKeyChange, KeptDataKey, KeptSeals, Member, Seals, SettingChange, StoreError};
 
 /// What is wrapped by which master key.
@@ -111,7 +115,7 @@ pub fn check_nodes(active: &str, members: &[Member]) -> Result<(), RotationError
         } else {
             format!("does not know the master key `{active}`: add it to its master_keys, and start it again")
         };
-        return Err(RotationError::Node(format!("nothing was changed: the node {} {what}", record.label)));
+        return Err(RotationError::Node(format!("nothing more was changed: the node {} {what}", record.label)));
     }
     Ok(())
 }
@@ -129,9 +133,8 @@ pub async fn rotate_some(
     for KeptDataKey { account_id, data_key } in &page {
         let Some(from) = data_key.clone().filter(|key| key.master_key().is_some()) else { continue };
         let anew = master.rewrap_data_key(*account_id, &from, dice);
-        match anew.map_err(|why| RotationError::DataKey { account_id: *account_id, why })? {
-            Some(to) => changes.push(DataKeyChange { account_id: *account_id, from, to }),
-            None => {}
+        if let Some(to) = anew.map_err(|why| RotationError::DataKey { account_id: *account_id, why })? {
+            changes.push(DataKeyChange { account_id: *account_id, from, to });
         }
     }
     let rewrapped = match changes.is_empty() {
@@ -195,7 +198,7 @@ fn view(secrets: &InstallationSecrets, uses: &MasterKeyUses) -> MasterKeysView {
     let master = secrets.master();
     let mut names: Vec<String> = master.names().map(str::to_owned).collect();
     let beside = uses.by_key.keys().chain(&uses.known).filter(|name| !names.contains(name));
-    let beside: std::collections::BTreeSet<String> = beside.cloned().collect();
+    let beside: BTreeSet<String> = beside.cloned().collect();
     let configured = names.len();
     names.extend(beside);
     let keys = names.into_iter().enumerate().map(|(place, name)| MasterKeyView {

@@ -31,7 +31,9 @@ const EACH: u64 = 20;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
-    let temporary = tempfile::tempdir_in(target_dir()?.join("checks"))?;
+    let parent = target_dir()?.join("checks");
+    std::fs::create_dir_all(&parent)?;
+    let temporary = tempfile::tempdir_in(parent)?;
     let key = STANDARD.encode(MASTER_BYTES);
     let plan = TestbedPlan::new(options)?
         .env("POSTHASTE_MASTER_KEY", &key)
@@ -173,7 +175,7 @@ impl Asker<'_> {
                 canaries.know(what, key.rsplit('_').next().unwrap_or_default());
             }
             let user = json!({
-                "name": format!("user-{number}"), "password": canaries.plant("a password of a user"), "role": "viewer",
+                "name": format!("user-{number}"), "password": canaries.plant("a password of a user"), "role": "operator",
             });
             // Each takes a while on purpose.
             if number < 3 {

@@ -13,6 +13,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use domain::id::DestinationId;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -49,7 +50,9 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
                    where pid <> pg_backend_pid() and backend_type = 'client backend'";
         // It cuts its own connection's siblings, and answers.
         let _ = server.number(cut).await;
-        testbed.publish_copies("after.the.cut", EVENTS).await?;
+        // Refused while it has no connection.
+        let published = async || Ok(testbed.publish_copies("after.the.cut", EVENTS).await.is_ok());
+        wait_until("nothing is taken after the cut", PATIENCE, 200, published).await?;
         report.must_be("left_in_queue_after_the_cut", testbed.quiesce(PATIENCE).await?, 0);
     }
     commands(&testbed, &mut canaries, &mut told).await?;
@@ -229,10 +232,16 @@ impl Asker<'_> {
         );
         let answer = self.send(&request).await?;
         ensure!(answer.status == Some(202), "it was not taken: {}", answer.text);
-        // Those that throttle go on for as long as their policy says, so only the others are waited for.
-        let others = "select count(*) from queue where last_outcome is null or last_outcome <> 'throttled'";
-        let ended = async || Ok(self.testbed.database.number(others).await? == 0);
+        // What is throttled waits for as long as its policy says: the others are waited for, and it is let go.
+        let throttling = first(self, "throttling").await?;
+        let throttling: DestinationId = throttling.as_str().context("an id")?.parse()?;
+        let id = self.testbed.database.literal(throttling.bytes());
+        let others = format!("select count(*) from queue where destination_id <> {id}");
+        let ended = async || Ok(self.testbed.database.number(&others).await? == 0);
         wait_until("the deliveries do not end", PATIENCE, 100, ended).await?;
+        let told = format!("select count(*) from attempts where destination_id = {id} and outcome = 'throttled'");
+        report.must_be_at_least("throttled", self.testbed.database.number(&told).await?, 1.0);
+        self.testbed.client.delete_destination(throttling).await?;
         let outcomes = "select count(distinct outcome) from attempts where outcome is not null";
         report.must_be_at_least("outcomes", self.testbed.database.number(outcomes).await?, 6.0);
         Ok(())

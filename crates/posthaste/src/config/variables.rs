@@ -10,11 +10,12 @@ use super::{
 const OURS: &str = "POSTHASTE_";
 
 /// Of the commands, beside the settings.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 7] = [
     "POSTHASTE_CONFIG",
     "POSTHASTE_LOG",
     "POSTHASTE_URL",
     "POSTHASTE_API_KEY",
+    "POSTHASTE_OPERATOR_KEY",
     "POSTHASTE_LISTEN_SECRET",
     "POSTHASTE_FAIL",
 ];

@@ -63,7 +63,7 @@ pub(super) async fn run(args: RotateArgs, json: bool) -> Result<(), Failure> {
 /// Who does the steps.
 enum Worker {
     Server(Client),
-    Here { store: Arc<dyn Store>, secrets: InstallationSecrets, has_nodes: bool },
+    Here { store: Arc<dyn Store>, secrets: Arc<InstallationSecrets>, has_nodes: bool },
 }
 
 impl Worker {
@@ -77,7 +77,7 @@ impl Worker {
             _ => failure,
         })?;
         let secrets = InstallationSecrets::open(store.as_ref(), master, &SystemDice).await;
-        let secrets = secrets.map_err(bootstrap::secrets_failure)?;
+        let secrets = Arc::new(secrets.map_err(bootstrap::secrets_failure)?);
         // Whoever opens the file of an embedded store is alone with it: the nodes it names are gone.
         let worker = Self::Here { store, secrets, has_nodes: file(config).is_none() };
         if let Self::Here { store, secrets, .. } = &worker {

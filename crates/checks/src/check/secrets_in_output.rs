@@ -317,9 +317,11 @@ impl Asker<'_> {
         }
         let user = json!({ "name": "ada", "password": [wrong(canaries)], "role": "operator" }).to_string();
         add("a malformed password", raw_http::json_request("POST", "/v1/users", OPERATOR_KEY, &user));
-        let sign_in = format!("name=ada&password={}", wrong(canaries));
-        let form = [("content-type", "application/x-www-form-urlencoded"), ("sec-fetch-site", "same-origin")];
+        let form = [("content-type", "application/json"), ("sec-fetch-site", "same-origin")];
+        let sign_in = json!({ "user": "ada", "password": wrong(canaries) }).to_string();
         add("a wrong password", raw_http::request("POST", "/ui/sign-in", &form, sign_in.as_bytes()));
+        let sign_in = json!({ "key": format!("pho_{}", wrong(canaries)) }).to_string();
+        add("a wrong key at the door", raw_http::request("POST", "/ui/sign-in", &form, sign_in.as_bytes()));
         let cut = format!("{{\"type\":\"a\",\"data\":\"{}", wrong(canaries));
         add("JSON that is cut off", raw_http::json_request("POST", "/v1/events", API_KEY, &cut));
         let garbage = format!("GET / HTTP/1.1\r\nhost: checks\r\n{}\r\n\r\n", wrong(canaries));

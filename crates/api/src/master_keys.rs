@@ -115,7 +115,10 @@ pub fn check_nodes(active: &str, members: &[Member]) -> Result<(), RotationError
         } else {
             format!("does not know the master key `{active}`: add it to its master_keys, and start it again")
         };
-        return Err(RotationError::Node(format!("nothing more was changed: the node {} {what}", record.label)));
+        return Err(RotationError::Node(format!(
+            "nothing more was changed: the node {} {what}",
+            record.label
+        )));
     }
     Ok(())
 }

@@ -239,7 +239,8 @@ async fn by_new(testbed: &Testbed) -> Result<u64> {
         StoreKind::Postgres => "strpos(doc, '\"data_key\":\"')",
     };
     let of_k2: Vec<String> = ('g'..='v').map(|letter| format!("'{letter}'")).collect();
-    let sql = format!("select count(*) from accounts where substr(doc, {place} + 17, 1) in ({})", of_k2.join(", "));
+    let sql =
+        format!("select count(*) from accounts where substr(doc, {place} + 17, 1) in ({})", of_k2.join(", "));
     testbed.database.number(&sql).await
 }
 

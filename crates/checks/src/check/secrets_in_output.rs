@@ -239,7 +239,8 @@ impl Asker<'_> {
         let others = format!("select count(*) from queue where destination_id <> {id}");
         let ended = async || Ok(self.testbed.database.number(&others).await? == 0);
         wait_until("the deliveries do not end", PATIENCE, 100, ended).await?;
-        let told = format!("select count(*) from attempts where destination_id = {id} and outcome = 'throttled'");
+        let told =
+            format!("select count(*) from attempts where destination_id = {id} and outcome = 'throttled'");
         report.must_be_at_least("throttled", self.testbed.database.number(&told).await?, 1.0);
         self.testbed.client.delete_destination(throttling).await?;
         let outcomes = "select count(distinct outcome) from attempts where outcome is not null";

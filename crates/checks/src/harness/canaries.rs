@@ -118,7 +118,7 @@ mod tests {
         }
         assert_eq!(canaries.found_in(&[7; 40]), BTreeSet::from(["a key"]));
         assert_eq!(canaries.found_in(&[7; 31]), BTreeSet::new());
-        assert_eq!(canaries.found_in(token[1..].as_bytes()), BTreeSet::new());
+        assert_eq!(canaries.found_in(&token.as_bytes()[1..]), BTreeSet::new());
         assert_eq!(canaries.count(), 2);
     }
 }

@@ -382,7 +382,11 @@ async fn opened(
     secrets.note_keys(store.as_ref(), &SystemDice).await?;
     for master_key in secrets.others_needed(store.as_ref()).await? {
         let fix = "once every node has the active one first, run `posthaste keys rotate`";
-        tracing::warn!(master_key, fix, "secrets may still be sealed by a master key that is not the active one");
+        tracing::warn!(
+            master_key,
+            fix,
+            "secrets may still be sealed by a master key that is not the active one"
+        );
     }
     if let Some(key) = &keys.operator_key {
         bootstrap::enter(key, &store, &secrets).await?;

@@ -51,7 +51,7 @@ pub(super) struct RotateArgs {
 
 pub(super) async fn run(args: RotateArgs, json: bool) -> Result<(), Failure> {
     let worker = match (&args.server, &args.key) {
-        (Some(url), Some(key)) => Worker::Server(Client::new(url, key)?),
+        (Some(url), Some(key)) => Worker::Server(Box::new(Client::new(url, key)?)),
         _ => Worker::beside(&args.settings.config(Dev::No)?).await?,
     };
     match args.data_keys {
@@ -62,7 +62,7 @@ pub(super) async fn run(args: RotateArgs, json: bool) -> Result<(), Failure> {
 
 /// Who does the steps.
 enum Worker {
-    Server(Client),
+    Server(Box<Client>),
     Here { store: Arc<dyn Store>, secrets: Arc<InstallationSecrets>, has_nodes: bool },
 }
 

@@ -16,6 +16,7 @@ use crate::{
     metrics::Figures,
     passwords::Passwords,
     rate::{RateBuckets, RateMeter, RateMeters, RateStatus},
+    refused::RefusedPace,
     request::OncePerSecond,
     session::SessionCache,
     stream::{self, Hub},
@@ -81,6 +82,9 @@ pub struct AppState {
     pub(crate) guesses: Guesses,
     pub(crate) refusals: Refusals,
     pub(crate) sources: SourceCache,
+    pub(crate) refused: RefusedPace,
+    /// Signatures that are held against a public key, which costs ten times a hash.
+    pub(crate) public_key_checks: Arc<SharedResource>,
     pub(crate) admission: Admission,
     pub(crate) rates: RateBuckets,
     pub(crate) full_backlogs: Arc<FullBacklogs>,
@@ -341,6 +345,8 @@ impl App {
             guesses: Guesses::new(),
             refusals: Refusals::default(),
             sources: SourceCache::new(),
+            refused: RefusedPace::default(),
+            public_key_checks: SharedResource::new(limits::PUBLIC_KEY_CHECKS),
             admission,
             rates: RateBuckets::new(),
             full_backlogs,
@@ -518,7 +524,7 @@ impl Deref for App {
 pub struct Background {
     app: App,
     committer: Committer,
-    touched: mpsc::Receiver<auth::Used>,
+    touched: mpsc::Receiver<auth::ToNote>,
     cap: BacklogCap,
 }
 

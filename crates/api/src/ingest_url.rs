@@ -27,7 +27,9 @@ use domain::{
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts};
 use ingest::{Answer, bounded_lookup, idempotency_key, provider_key};
+use sharing::Share;
 use std::sync::Arc;
+use tokio::time::timeout;
 
 /// Take an event in by a source's URL. The answer comes when the event and its deliveries are durable. Whatever
 /// content type the request has is that of the event. A source that verifies its callers takes nothing from anybody else,
@@ -75,7 +77,7 @@ pub(crate) async fn ingest(
     let now = app.now();
     let client = ClientAddress::noted(&parts.extensions);
     let Verified { id: provider_id, event_type, handshake } =
-        app.verify(&source, &parts, &payload, client, now)?;
+        app.verify(&source, &parts, &payload, client, now).await?;
     if let Some(answer) = handshake {
         return Ok(shake_hands(answer));
     }
@@ -103,6 +105,18 @@ pub(crate) async fn ingest(
         None => idempotency_key(scope, key, &event),
     });
     respond(app.admission.admit(event, key, reserved).await, rate_status)
+}
+
+/// Ask whether a source's URL is there, as some providers do before they take it. Nothing comes in.
+#[utoipa::path(head, path = "/ingest/{token}", tag = "events", operation_id = "look_at_ingest_url", security(()),
+    params(("token" = schema::IngestToken, Path)),
+    responses((status = 200, description = "It takes events."), problems::LookingForDoor))]
+pub(crate) async fn look(
+    State(app): State<App>,
+    Path(token): Path<String>,
+    request: Request,
+) -> Result<StatusCode, ApiError> {
+    app.source_by_token(&token, ClientAddress::noted(request.extensions())).await.map(|_| StatusCode::OK)
 }
 
 /// 202 for a new event, 200 for one that was seen before.
@@ -147,8 +161,9 @@ pub(crate) struct IngestSource {
     rate_limit: Option<u32>,
     /// None: no tags are taken.
     tags: Option<Arc<[TagRule]>>,
+    pub(crate) keep_refused: bool,
     /// None: everybody who knows its URL is let in.
-    verifier: Option<Arc<Verifier>>,
+    pub(crate) verifier: Option<Arc<Verifier>>,
 }
 
 impl IngestSource {
@@ -163,9 +178,9 @@ impl IngestSource {
 
     /// For whoever comes with a key that is bound to it, and so has shown who it is.
     fn of_key(source: &Source) -> Self {
-        let Source { account_id, id: source_id, enabled, rate_limit, .. } = *source;
+        let Source { account_id, id: source_id, enabled, rate_limit, keep_refused, .. } = *source;
         let tags = (!source.tags.is_empty()).then(|| source.tags.as_slice().into());
-        Self { account_id, source_id, enabled, rate_limit, tags, verifier: None }
+        Self { account_id, source_id, enabled, rate_limit, tags, keep_refused, verifier: None }
     }
 
     pub(crate) fn meter(&self) -> Option<RateMeter> {
@@ -228,8 +243,9 @@ impl App {
         if is_there { source } else { source.map_err(|error| self.guesses.wrong(client, error)) }
     }
 
-    /// Whether the source believes that a request comes from whom it should. A caller is not told why it does not.
-    fn verify(
+    /// Whether the source believes that a request comes from whom it should. A caller is not told why it does not. Where that
+    /// takes a public key, so many are at it at once, and accounts have their turns: who sends forged ones slows down nobody else.
+    async fn verify(
         &self,
         source: &IngestSource,
         parts: &Parts,
@@ -238,6 +254,10 @@ impl App {
         now: Timestamp,
     ) -> Result<Verified, ApiError> {
         let Some(verifier) = &source.verifier else { return Ok(Verified::default()) };
+        let _turn = match verifier.is_asymmetric() {
+            true => Some(self.public_key_turn(source.account_id).await?),
+            false => None,
+        };
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         let url = format!("{}{path}", self.config.public_url);
         let inbound = Inbound {
@@ -249,6 +269,7 @@ impl App {
         };
         verifier.verify(&inbound, now).map_err(|reason| {
             self.figures.unverified.count(source.source_id, reason);
+            self.keep_refused(source, &parts.headers, body, client, (reason, now));
             let error = if reason.is_malformed() {
                 ApiError::invalid_header(
                     "a header that the source verifies its callers by cannot be read, or is there twice",
@@ -258,6 +279,12 @@ impl App {
             };
             self.guesses.wrong(client, error)
         })
+    }
+
+    /// 503 if it does not come in time.
+    async fn public_key_turn(&self, account: AccountId) -> Result<Share, ApiError> {
+        let turn = timeout(limits::LOOKUP_PATIENCE, self.public_key_checks.take(account, 1)).await;
+        turn.map_err(|_| ApiError::overloaded("too many signatures of this account are checked at once"))
     }
 
     /// The source a key is bound to, if it takes events.

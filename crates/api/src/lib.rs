@@ -41,6 +41,7 @@ pub mod path;
 mod place;
 pub mod query;
 pub mod read;
+mod refused;
 mod request;
 pub mod router;
 pub mod server;

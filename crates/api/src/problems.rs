@@ -60,6 +60,8 @@ problems! {
 
 problems! {
     [OF_THE_HEAD, OF_THE_NODE];
+    /// It is asked whether a source's URL is there.
+    LookingForDoor: SourceDisabled NotFound;
     /// An event comes in by a source's URL.
     Ingesting: InvalidHeader SignatureInvalid UnsupportedMediaType PayloadTooLarge ValidationFailed SourceDisabled NotFound IdempotencyConflict QuotaExceeded BacklogFull OutcomeUnknown;
 }

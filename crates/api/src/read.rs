@@ -28,7 +28,7 @@ pub use search::Wanted;
 use crate::{app::App, error::ApiError, views};
 use contract::{
     AccountView, ApiKeyView, AuditEntryView, DeadLetterGroupView, IngestUrlView, NodeView, PortalLinkView,
-    ReplayView, RouteView, SourceView, UserView,
+    RefusedRequestView, ReplayView, RouteView, SourceView, UserView,
 };
 use domain::{
     account::Account,
@@ -183,6 +183,17 @@ pub async fn sources(
         None => read(page).await?.into(),
     };
     Ok(found.map(views::source))
+}
+
+/// The last requests that a source did not believe, newest first.
+pub async fn refused_requests(
+    app: &App,
+    account: AccountId,
+    id: SourceId,
+) -> Result<Vec<RefusedRequestView>, ApiError> {
+    app.store.source(account, id).await?;
+    let kept = app.store.refused_requests(account, id).await?;
+    Ok(kept.iter().map(views::refused_request).collect())
 }
 
 /// A source's ingest URL, in the clear.

@@ -111,6 +111,7 @@ fn urls() -> OpenApiRouter<App> {
         .routes(routes!(sources::create, sources::list))
         .routes(routes!(sources::get, sources::update, sources::delete))
         .routes(routes!(sources::reveal_url))
+        .routes(routes!(sources::refused))
         .routes(routes!(sources::rotate_token))
         .routes(routes!(destinations::create, destinations::list))
         .routes(routes!(destinations::get, destinations::update, destinations::delete))
@@ -160,7 +161,7 @@ fn urls() -> OpenApiRouter<App> {
         .routes(routes!(destinations::test::test))
         .routes(routes!(doctor::examine))
         // Events come in.
-        .routes(routes!(ingest_url::ingest))
+        .routes(routes!(ingest_url::ingest, ingest_url::look))
         .routes(routes!(publish::publish))
         .routes(routes!(publish::publish_batch))
         .merge(probes())

@@ -1,7 +1,7 @@
 //! Checks of bodies: everything that is wrong with a body is found at once and said with its place.
 
 use crate::error::{ApiError, FieldError};
-use domain::{delivery_settings::DeliverySettings, id, limits, retry::RetrySettings};
+use domain::{address::network, delivery_settings::DeliverySettings, id, limits, retry::RetrySettings};
 use std::{borrow::Cow, collections::BTreeSet, fmt::Display, ops::RangeInclusive, time::Duration};
 
 /// Collects what is wrong; [`Checks::done`] turns it into one answer.
@@ -61,6 +61,19 @@ impl Checks {
     pub(crate) fn rate_limit(&mut self, per_second: Option<u32>) {
         if let Some(per_second) = per_second {
             self.range("/rate_limit", per_second, 1..=limits::RATE_LIMIT_MAX);
+        }
+    }
+
+    /// Addresses and networks that a key or a source is used from.
+    pub(crate) fn networks(&mut self, pointer: &str, networks: &[String]) {
+        if networks.len() > limits::ALLOWED_ADDRESSES {
+            self.refuse(pointer, "too_many", format!("at most {}", limits::ALLOWED_ADDRESSES));
+        }
+        for (place, text) in networks.iter().enumerate().take(limits::ALLOWED_ADDRESSES) {
+            if network(text).is_none() {
+                let detail = "an address or a network, such as 192.0.2.0/24";
+                self.refuse(format!("{pointer}/{place}"), "invalid_value", detail);
+            }
         }
     }
 

@@ -22,6 +22,7 @@ mod page;
 mod portal_link;
 mod problem;
 mod publish;
+mod refused_request;
 mod replay;
 mod route;
 pub mod schema;
@@ -55,6 +56,7 @@ pub use page::{DestinationQuery, ListBody, NameQuery};
 pub use portal_link::{NewPortalLinkView, PortalLinkInput, PortalLinkView, PortalSessionView};
 pub use problem::{Code, FieldError, Problem};
 pub use publish::{Accepted, AcceptedStatus, BatchAnswer, BatchResult, NotJson, Publish, Refused};
+pub use refused_request::RefusedRequestView;
 pub use replay::{
     BackfillEvents, BackfillMatch, DeadLetterGroupQuery, DeadLetterGroupView, DestinationCountView,
     DismissInput, DismissedView, ReplayEstimateView, ReplayInput, ReplayView, ReplayWaitKind, ReplayWaitView,

@@ -145,6 +145,7 @@ texts! {
     SigningScheme: words(destination::Scheme::WORDS).build();
     WaitKind: words(lane::WaitKind::WORDS).build();
     VerificationType: words(verification::VerificationKind::WORDS).description(Some("How callers are verified: whose signatures they carry.")).build();
+    RefusalReason: words(verification::RefusalReason::WORDS).description(Some("Why a request was not believed.")).build();
     SignatureEncoding: words(verification::Encoding::WORDS).build();
     HmacAlgorithm: words(verification::HmacAlgorithm::WORDS).build();
 }

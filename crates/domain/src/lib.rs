@@ -29,6 +29,7 @@ pub mod outcome;
 pub mod ownership;
 pub mod pattern;
 pub mod portal_link;
+pub mod refused_request;
 pub mod replay;
 pub mod retry;
 pub mod rollup;

@@ -123,8 +123,21 @@ pub const TWITCH_TOLERANCE_SECONDS: u64 = 600;
 /// Mailgun signs when something happened and may tell of it hours later; its tokens are remembered for longer than that.
 pub const MAILGUN_TOLERANCE_SECONDS: u64 = 12 * 3600;
 pub const VERIFICATION_TOLERANCE_MAX_SECONDS: u64 = 24 * 3600;
-/// Networks that a source may name.
+/// Networks that a source may name, or an API key.
 pub const ALLOWED_ADDRESSES: usize = 64;
+/// Signatures of callers held against a public key at once, of all accounts: some 100 µs of a core each, which anybody who
+/// knows a URL can ask for. One leaves the other cores to everything else, and is ten thousand a second.
+pub const PUBLIC_KEY_CHECKS: usize = 1;
+/// Requests that a source did not believe, of which it keeps the last ones if it is told to.
+pub const REFUSED_KEPT: usize = 10;
+/// Between two that are written down, of each source on each node: a flood of them costs one write a second.
+pub const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+/// Sources of which a node remembers when that was.
+pub const REFUSED_SOURCES: usize = 1_024;
+/// What is kept of each: so much of its body, so many headers, so much of each.
+pub const REFUSED_BODY_BYTES: usize = 4 * 1024;
+pub const REFUSED_HEADERS: usize = 40;
+pub const REFUSED_HEADER_BYTES: usize = 200;
 /// What of a request is signed, by a rule of one's own.
 pub const SIGNED_CONTENT_BYTES: usize = 256;
 /// Tags of an event, and what one may have; rules by which a source takes them.
@@ -173,6 +186,14 @@ pub const BUCKETS: usize = 16_384;
 /// mistypes needs a few, and 190 bits are not guessed at any pace.
 pub const WRONG_CREDENTIALS: u32 = 20;
 pub const WRONG_CREDENTIALS_SECONDS: u32 = 60;
+/// Passwords that may be wrong for one name, wherever they come from, in so many seconds; beyond, only those who were right
+/// for it lately may try.
+pub const WRONG_PASSWORDS_OF_A_NAME: u32 = 100;
+pub const WRONG_PASSWORDS_OF_A_NAME_SECONDS: u32 = 600;
+/// Networks that were right for a name, as many as are remembered of it.
+pub const RIGHT_NETWORKS: usize = 8;
+/// Names of which that is remembered: about 1 MiB. Beyond, those that have been quiet for longest are forgotten.
+pub const NAMES_GUESSED: usize = 4_096;
 /// Lookups a second that one address may make in vain for what this node has never seen: so many cost the store nothing,
 /// and a key that is new here is still found while others at its address guess.
 pub const UNKNOWN_CREDENTIALS_PER_SECOND: u32 = 50;

@@ -26,6 +26,9 @@ pub struct Source {
     /// What its events are tagged with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<TagRule>,
+    /// The last requests that it did not believe are kept, for a person to see why.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep_refused: bool,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     /// The account's version at which this row last changed; kept by the store.
@@ -47,6 +50,7 @@ impl Source {
             verification: Verification::default(),
             rate_limit: None,
             tags: Vec::new(),
+            keep_refused: false,
             created_at: now,
             updated_at: now,
             version: 0,

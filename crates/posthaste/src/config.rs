@@ -234,6 +234,12 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     duration(text, Duration::ZERO..=HOUR)
 }
 
+/// The same for what lasts.
+pub(crate) fn parse_lifetime(text: &str) -> Result<Duration, String> {
+    const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+    duration(text, Duration::from_secs(1)..=LONGEST)
+}
+
 fn default_database(data_dir: &Path) -> String {
     format!("sqlite:{}", data_dir.join("posthaste.db").display())
 }

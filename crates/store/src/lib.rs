@@ -40,6 +40,7 @@ pub mod postgres;
 mod prepared;
 mod queue;
 mod read_only;
+mod refused_requests;
 mod replay;
 mod retention;
 mod rollup;
@@ -95,6 +96,7 @@ pub use queue::{
 pub use read_only::{
     Extent, FoundTables, MissingRight, ReadOnlyStore, SchemaVersion, UnsafeSetting, open_read_only,
 };
+pub use refused_requests::RefusedRequests;
 pub use replay::{
     CreatedReplay, NewReplay, OpenReplay, Original, OriginalWalk, Originals, Replay, ReplayChunk, ReplayHold,
     ReplayKey, ReplayStatus, ReplaySwitch, Replayed, Replays, SelectedDeliveries, Selection, Survey,
@@ -132,6 +134,7 @@ pub trait Store:
     + OperationalEvents
     + Sessions
     + PortalLinks
+    + RefusedRequests
     + Wakes
 {
 }
@@ -160,6 +163,7 @@ impl<T> Store for T where
         + OperationalEvents
         + Sessions
         + PortalLinks
+        + RefusedRequests
         + Wakes
 {
 }

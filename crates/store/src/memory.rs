@@ -24,6 +24,7 @@ mod membership;
 mod operational_events;
 mod portal_links;
 mod queue;
+mod refused_requests;
 mod replay;
 mod retention;
 mod rollup;
@@ -46,10 +47,11 @@ use domain::{
     gate::HoldRecord,
     id::{
         self, AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, PortalLinkId,
-        ReplayId, SessionId, UserId,
+        ReplayId, SessionId, SourceId, UserId,
     },
     operations::OperationalNote,
     portal_link::PortalLink,
+    refused_request::RefusedRequest,
     rollup::Span,
     route::Route,
     session::{SecretHash, Session, SignInLink, User},
@@ -164,6 +166,7 @@ struct Tables {
     links: BTreeMap<SecretHash, SignInLink>,
     users: BTreeMap<UserId, User>,
     portal_links: BTreeMap<PortalLinkId, PortalLink>,
+    refused_requests: BTreeMap<(SourceId, Timestamp), RefusedRequest>,
 }
 
 struct KeptChore {

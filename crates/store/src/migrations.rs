@@ -45,6 +45,8 @@ migrations! {
     11 "sessions",
     12 "lane_rollups",
     13 "portal_links",
+    18 "key_addresses",
+    19 "refused_requests",
 }
 
 /// The version of the tables that this program works with.

@@ -32,6 +32,7 @@ mod pool;
 mod portal_links;
 mod queue;
 mod read_only;
+mod refused_requests;
 mod replay;
 mod retention;
 mod rights;

@@ -32,6 +32,7 @@ mod portal_links;
 mod queue;
 mod read_only;
 mod readers;
+mod refused_requests;
 mod replay;
 mod retention;
 mod rollup;

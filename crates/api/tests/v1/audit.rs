@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use store::{AuditFilter, Checked, Page, StoreError, check_chain};
 
 /// What is no change of what an account has: events come in, or something is only worked out.
-const CHANGE_NOTHING: &[&str] = &["ingest", "publish", "publish_batch", "preview_routes"];
+const CHANGE_NOTHING: &[&str] =
+    &["ingest", "look_at_ingest_url", "publish", "publish_batch", "preview_routes"];
 /// What changes nothing and is written down all the same.
 const REVEAL: &[&str] = &["get_destination_secret", "get_source_ingest_url"];
 

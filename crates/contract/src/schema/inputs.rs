@@ -5,9 +5,9 @@ use super::DestinationRef;
 use super::{
     AccountKeyKind, AccountRef, AccountScope, Anything, AuthHeaders, AuthUsername, AuthValue, Base64,
     BasicAuthType, BearerAuthType, ContentType, DeliveryId, DismissalNote, EventId, EventType,
-    HeadersAuthType, IdempotencyKey, IngestKeyKind, IngestScope, Metadata, Name, NoAuthType, OperatorKeyKind,
-    OrderingKey, PlatformKeyKind, PreviewHeaders, Scope, SigningScheme, SigningSecret, SourceRef, Tag,
-    Timestamp,
+    HeadersAuthType, IdempotencyKey, IngestKeyKind, IngestScope, Metadata, Name, Network, NoAuthType,
+    OperatorKeyKind, OrderingKey, PlatformKeyKind, PreviewHeaders, Scope, SigningScheme, SigningSecret,
+    SourceRef, Tag, Timestamp,
 };
 use crate::{BackfillEvents, BackfillMatch, DraftRoute};
 use crate::{DeliveryQuery, ResolvedFilter};
@@ -201,8 +201,11 @@ pub struct AccountKeyInput {
     /// Events a second it may bring in, on each node; a second's worth may come at once. Null: no limit.
     #[schema(minimum = 1, maximum = 1_000_000)]
     rate_limit: Option<u32>,
-    /// Lies in the future.
+    /// Lies in the future, and not behind the end of the key that asks.
     expires_at: Option<Timestamp>,
+    /// Addresses and networks that it is taken from; empty: all. None that the key which asks is not taken from itself.
+    #[schema(max_items = 64)]
+    allowed_addresses: Option<Vec<Network>>,
 }
 
 /// A key that only brings in events of one source.
@@ -222,8 +225,11 @@ pub struct IngestKeyInput {
     /// Events a second it may bring in, on each node; a second's worth may come at once. Null: no limit.
     #[schema(minimum = 1, maximum = 1_000_000)]
     rate_limit: Option<u32>,
-    /// Lies in the future.
+    /// Lies in the future, and not behind the end of the key that asks.
     expires_at: Option<Timestamp>,
+    /// Addresses and networks that it is taken from; empty: all. None that the key which asks is not taken from itself.
+    #[schema(max_items = 64)]
+    allowed_addresses: Option<Vec<Network>>,
 }
 
 /// A key of the operator. Only an operator makes one.
@@ -234,8 +240,11 @@ pub struct OperatorKeyInput {
     name: Name,
     #[schema(inline)]
     kind: OperatorKeyKind,
-    /// Lies in the future.
+    /// Lies in the future, and not behind the end of the key that asks.
     expires_at: Option<Timestamp>,
+    /// Addresses and networks that it is taken from; empty: all. None that the key which asks is not taken from itself.
+    #[schema(max_items = 64)]
+    allowed_addresses: Option<Vec<Network>>,
 }
 
 /// A key of a platform, which acts for any account that it names in `Posthaste-Account`. Only an operator makes one.
@@ -253,8 +262,11 @@ pub struct PlatformKeyInput {
     /// limit.
     #[schema(minimum = 1, maximum = 1_000_000)]
     rate_limit: Option<u32>,
-    /// Lies in the future.
+    /// Lies in the future, and not behind the end of the key that asks.
     expires_at: Option<Timestamp>,
+    /// Addresses and networks that it is taken from; empty: all. None that the key which asks is not taken from itself.
+    #[schema(max_items = 64)]
+    allowed_addresses: Option<Vec<Network>>,
 }
 
 /// What to replay: whatever a filter matches, deliveries by their ids, or events by the routes of now.

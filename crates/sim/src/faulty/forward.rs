@@ -12,6 +12,7 @@ use domain::{
         ReplayId, RouteId, SessionId, SourceId, UserId,
     },
     portal_link::PortalLink,
+    refused_request::RefusedRequest,
     rollup::{FanoutSums, Span},
     route::Route,
     session::{Holder, SecretHash, Session, SignInLink, User},
@@ -26,9 +27,9 @@ use store::{
     EventRecord, EventWalk, FactWalk, FanoutCounts, FreshSums, GroupFilter, GroupKey, HeldPortalLink,
     HeldSession, History, KeptPayload, LanePlace, LaneRollup, LaneRollups, LaneRow, Listed, ListedPortalLink,
     NewReplay, NewSession, OpenReplay, OriginalWalk, Originals, Page, PayloadSize, PortalLinks, Pruned,
-    PublishedLanes, Replay, ReplayChunk, ReplayHold, ReplayPlace, ReplaySwitch, ReplayWalk, Replays,
-    Retention, Rollup, RollupKind, RollupMark, Rollups, Selection, Sessions, StoreError, SuccessRate,
-    SumPlace, Summed, SummedTail, Survey, Term,
+    PublishedLanes, RefusedRequests, Replay, ReplayChunk, ReplayHold, ReplayPlace, ReplaySwitch, ReplayWalk,
+    Replays, Retention, Rollup, RollupKind, RollupMark, Rollups, Selection, Sessions, StoreError,
+    SuccessRate, SumPlace, Summed, SummedTail, Survey, Term,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
@@ -224,6 +225,11 @@ forward! { PortalLinks:
     fn open_portal_link(link: &PortalLink, new: &NewSession, audit: &AuditEntry) -> ();
     fn portal_links(account: AccountId, page: Page<PortalLinkId>) -> Vec<ListedPortalLink>;
     fn revoke_portal_link(account: AccountId, id: PortalLinkId, audit: &AuditEntry) -> ();
+}
+
+forward! { RefusedRequests:
+    fn keep_refused(request: &RefusedRequest) -> ();
+    fn refused_requests(account: AccountId, source: SourceId) -> Vec<RefusedRequest>;
 }
 
 forward! { Backlogs:

@@ -27,7 +27,7 @@ async fn term(world: &World, chore: Chore) -> Term {
 }
 
 /// All phases, until one walk finds nothing; so many rows a step. Gives the steps that found something.
-async fn erase(world: &World, account_id: AccountId, rows: usize) -> usize {
+pub(crate) async fn erase(world: &World, account_id: AccountId, rows: usize) -> usize {
     let term = term(world, Chore::Erase).await;
     let mut steps = 0;
     loop {

@@ -25,6 +25,7 @@ mod operational_events;
 mod order;
 mod portal_links;
 mod queue;
+mod refused_requests;
 mod replay;
 mod replay_lists;
 mod retention;
@@ -142,6 +143,14 @@ macro_rules! kept_by {
                 a_deleted_account_has_no_portal_links,
                 of_many_portal_links_of_an_account_the_newest_stay_and_what_is_over_goes_first,
                 portal_links_that_are_over_are_pruned_in_steps,
+            }
+            promises! {
+                $backend, refused_requests:
+                a_refused_request_reads_back_as_it_was_kept,
+                of_refused_requests_a_source_keeps_the_newest,
+                of_a_source_that_is_gone_no_refused_request_is_kept,
+                a_source_that_keeps_none_any_more_forgets_them,
+                a_deleted_account_has_no_refused_requests,
             }
             promises! {
                 $backend, ingest:

@@ -11,12 +11,14 @@ mod behind_pgbouncer;
 mod blocked_tells_nothing;
 mod bodies_unaltered;
 mod breaker;
+mod changed_audit_log;
 mod changes_obeyed;
 mod clock_jumps;
 mod cold_start;
 mod compressed_ingest;
 mod connections_cut;
 mod cost_of_more_nodes;
+mod cost_of_refusing;
 mod customers_under_kills;
 mod damaged_files;
 mod database_crash;
@@ -43,6 +45,7 @@ mod idempotency_race;
 mod idle_latency;
 mod json_bombs;
 mod judge_all_logs;
+mod key_handling;
 mod key_over_its_limit;
 mod killed_at_every_failpoint;
 mod killed_under_load;
@@ -66,18 +69,22 @@ mod outage_is_no_denial;
 mod overload;
 mod oversize_bodies;
 mod panics;
+mod provider_signatures;
 mod read_only_database;
 mod rebinding;
 mod replay_under_kills;
+mod replayed_provider_requests;
 mod request_smuggling;
 mod retention_keeps_waiting;
 mod retry_after_obeyed;
 mod retry_race;
 mod rolling_restart;
+mod scope_matrix;
 mod second_process_refused;
 mod slots_in_use;
 mod slow_backlog;
 mod slow_disk;
+mod sql_injection;
 mod starvation;
 mod statistics_in_time;
 mod throughput;
@@ -261,6 +268,18 @@ checks! {
         "a key that is far too fast is held to its limit and no other key notices";
     guessing ["f18"] BOTH =>
         "whoever guesses credentials learns nothing and is slowed down, and no right one is refused for it";
+    provider_signatures ["f07"] BOTH =>
+        "a request comes in if its provider has signed it, and else not, whatever is done to it";
+    replayed_provider_requests ["f20"] BOTH =>
+        "a provider's request that is sent again makes no second event, and is none when it is old";
+    key_handling ["f08"] BOTH =>
+        "nothing of a key is stored, none is taken from a URL, and one that is over is refused everywhere within a second";
+    scope_matrix ["f10"] BOTH => "a key may do what its scopes say, and nothing else";
+    sql_injection ["f16"] BOTH => "what somebody searches for is never read as SQL";
+    changed_audit_log ["f19"] BOTH =>
+        "every act leaves one entry, and an entry that is changed or taken out afterwards is named";
+    cost_of_refusing [] BOTH =>
+        "a forged request costs no more than a real one, and takes the processor from nobody else";
     one_account_takes_all ["fair"] BOTH =>
         "an account that takes all it can get of what accounts share takes nothing from another";
     deep_backlog ["e11"] BOTH => "a million waiting deliveries slow down neither the start nor the rest";

@@ -34,6 +34,7 @@
 //! | [`rollup_sums`] | whether what was summed up is what happened |
 //! | [`disk`] | how long the disk alone takes, beside whatever else writes to it |
 //! | [`raw_http`] | HTTP by hand, for what no client would send |
+//! | [`providers`] | providers that sign what they send, and requests of theirs |
 //! | [`strace`] | watching and failing system calls |
 //! | [`prelude`] | the words that most checks use: what a check imports by name besides is what is special about it |
 
@@ -60,6 +61,7 @@ pub(crate) mod own_network;
 pub(crate) mod ownership;
 pub(crate) mod pooler;
 pub(crate) mod postgres_server;
+pub(crate) mod providers;
 pub(crate) mod raw_http;
 pub(crate) mod report;
 pub(crate) mod rollup_sums;

@@ -341,7 +341,7 @@ mod tests {
             "content_type data data_base64 deliver_at idempotency_key metadata ordering_key tags type",
         );
         check_shapes::<AuthInput>("headers password token type username");
-        check_shapes::<ApiKeyInput>("account_id expires_at kind name rate_limit scopes source_id");
+        check_shapes::<ApiKeyInput>("account_id allowed_addresses expires_at kind name rate_limit scopes source_id");
         check_shapes::<ReplayInput>("delivery_ids destination_ids dry_run events filter match rate resolved");
         check_shapes::<DismissInput>("delivery_ids filter note");
         check_shapes::<PreviewInput>("data draft event_id headers metadata source_id type");

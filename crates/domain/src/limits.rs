@@ -410,11 +410,17 @@ pub const REPLAY_LOOK: Duration = Duration::from_secs(1);
 pub const REPLAYS_HELD: usize = 1_000;
 /// A node that has written nothing for a replay this long has lost it to the next node that looks.
 pub const REPLAY_HOLD: Duration = Duration::from_secs(10);
-/// Events that a backfill reads at a time, how often for one chunk, and routes that it looks at for one: a chunk then writes
-/// what it has, long before it loses its hold.
+/// Events that a backfill reads at a time (with payloads of [`CARRIED_BYTES`] at most: eight megabytes), how often for one
+/// chunk, and routes that it looks at for one: a chunk then writes what it has, long before it loses its hold.
 pub const BACKFILL_EVENTS: usize = 500;
 pub const BACKFILL_READS: usize = 10;
 pub const BACKFILL_ROUTES: usize = 20_000;
+/// A chunk of a backfill is as large as one of an expansion, and grows to so many times that as long as writing it takes no
+/// longer than this: what it has to look up may be in memory, or on a slow disk.
+pub const BACKFILL_CHUNK_TIMES: usize = 4;
+pub const BACKFILL_CHUNK_QUICK: Duration = Duration::from_millis(10);
+/// A backfill for one destination is left so long to the node that owns its lane: there its deliveries need not be read again.
+pub const BACKFILL_LEFT_TO_OWNER: Duration = Duration::from_millis(2_500);
 /// Events, and their deliveries, looked at to tell how many a backfill will make: some hundred milliseconds.
 pub const BACKFILL_SURVEY_EVENTS: usize = 5_000;
 pub const BACKFILL_SURVEY_DELIVERIES: usize = 20_000;

@@ -187,6 +187,11 @@ impl KeptEvent {
     fn is_whole(&self) -> bool {
         checksum::fits(&self.event.payload, Some(self.payload_crc))
     }
+
+    /// Whether its payload travels with it.
+    fn is_carried(&self) -> bool {
+        self.event.payload.len() <= domain::limits::CARRIED_BYTES && self.is_whole()
+    }
 }
 
 struct UsedKey {

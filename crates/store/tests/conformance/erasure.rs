@@ -360,6 +360,7 @@ pub(crate) async fn of_an_erased_payload_nothing_is_made_again(world: World) {
         cursor: None,
         as_of: at(30),
         limit: 10,
+        payloads: true,
     };
     let found = world.store.backfill_events(&walk).await.unwrap().events;
     assert_eq!(found.iter().map(|found| found.erased).collect::<Vec<_>>(), [true]);

@@ -1,5 +1,30 @@
+-- A chunk of a backfill, several statements in one round trip: each sees what was committed before it began.
+-- Nothing is written, and nothing answered, unless it still runs, is held by this node, and has the cursor as it was read. Its row
+-- is locked to the end: a pause or a cancel waits that long, and then nothing more is made.
+perform
+from replays
+where id = :replay_id
+  and status = 'backfilling'
+  and held_by = :node_id
+  and cursor is not distinct from :from_cursor
+  and cursor_destination is not distinct from :from_destination
+for update;
+if not found then
+    return;
+end if;
+
+-- A chunk has its events for itself, among backfills and expansions: what they had is looked for by the next statement, which
+-- sees what those before it have committed. In the order of their ids, as retention takes them.
+perform
+from events e
+where e.id = any(:locked_event_id)
+order by e.id
+for no key update;
+
 -- First deliveries to destinations that never had the event. One that is gone, whose payload is, or whose
--- expansion is under way, has none.
+-- expansion is under way, has none. What was counted at the start and was not made at the end has got its delivery otherwise
+-- meanwhile, or is gone.
+return query
 with d as materialized (
     select d.*, e.account_id, e.size_bytes, e.deliver_at
     from unnest(:event_id, :delivery_id, :shard, :destination_id, :route_id, :track, :rank, :due_at, :created_at,
@@ -24,7 +49,7 @@ had as materialized (
         select a.event_id, a.destination_id
         from attempts a
         where a.event_id = e.id and a.ending is not null and a.destination_id = any(:destination_id)
-          and a.delivery_id >= :from_delivery_id
+          and a.delivery_id >= :from_delivery_id             -- a second bound would pass for a better key than the event
     ) h
 ),
 made as materialized (
@@ -65,6 +90,26 @@ promised as (
         from ordered
         join numbers on numbers.destination_id = ordered.destination_id
     ) o on o.id = made.id
+),
+all_made as materialized (
+    select coalesce(array_agg(made.id), '{}') as ids, count(*) as count
+    from made
+),
+moved as (
+    update replays r
+    set cursor = :cursor,
+        cursor_destination = :cursor_destination,
+        created = r.created + all_made.count,
+        skipped = case
+                      when :done then greatest(r.skipped + :skipped, r.matched - r.created - all_made.count)
+                      else r.skipped + :skipped
+                  end,
+        held_by = case when :done then null else r.held_by end,
+        held_until = case when :done then null else :held_until end,
+        status = case when :done then 'completed' else r.status end,
+        finished_at = case when :done then :now else r.finished_at end
+    from all_made
+    where r.id = :replay_id
 )
-select count(*) as made
-from made
+select all_made.ids
+from all_made;

@@ -2,9 +2,9 @@
 
 use crate::{
     commands::{
-        audit::AuditArgs, backup::BackupArgs, config::ConfigArgs, demo::DemoArgs, doctor::DoctorArgs,
-        health::HealthArgs, keys::KeysArgs, listen::ListenArgs, send::SendArgs, serve::ServeArgs,
-        tail::TailArgs,
+        audit::AuditArgs, backup::BackupArgs, bench::BenchArgs, config::ConfigArgs, demo::DemoArgs,
+        doctor::DoctorArgs, health::HealthArgs, keys::KeysArgs, listen::ListenArgs, send::SendArgs,
+        serve::ServeArgs, tail::TailArgs,
     },
     config::{Config, ConfigError, Dev, Layers, Sayings, SettingFlags, check_variables},
 };
@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Migrate(SettingFlags),
     /// Make, list and revoke keys, beside the store.
     Keys(KeysArgs),
+    /// Measure how fast it is on this machine, beside a relay that does the least possible.
+    Bench(BenchArgs),
     /// Publish an event.
     Send(SendArgs),
     /// Receive webhooks and print them, well-behaved or not.

@@ -2,6 +2,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod backup;
+pub(crate) mod bench;
 pub(crate) mod bootstrap;
 pub(crate) mod config;
 pub(crate) mod demo;
@@ -13,6 +14,7 @@ pub(crate) mod keys;
 pub(crate) mod listen;
 pub(crate) mod migrate;
 pub(crate) mod open;
+mod own_folder;
 pub(crate) mod send;
 pub(crate) mod serve;
 pub(crate) mod tail;

@@ -53,6 +53,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Demo(args) => commands::demo::run(args, json).await,
         Command::Migrate(args) => commands::migrate::run(args, json).await,
         Command::Keys(args) => commands::keys::run(args, json).await,
+        Command::Bench(args) => commands::bench::run(args, json).await,
         Command::Send(args) => commands::send::run(args, json).await,
         Command::Listen(args) => commands::listen::run(args, json).await,
         Command::Tail(args) => commands::tail::run(args, json).await,

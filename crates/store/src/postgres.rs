@@ -37,6 +37,7 @@ mod retention;
 mod rights;
 mod rollup;
 mod rows;
+mod scratch;
 mod sessions;
 mod settle;
 mod statement;
@@ -50,6 +51,7 @@ mod wakes;
 
 use crate::{Membership as _, OpenError, OpenOptions, feed::FeedSignal};
 use pool::Pools;
+pub use scratch::{SCRATCH, drop_scratch};
 use std::sync::Arc;
 use wakes::WakeChannel;
 

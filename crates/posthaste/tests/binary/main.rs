@@ -2,6 +2,7 @@
 
 mod audit;
 mod being_told;
+mod bench;
 mod commands;
 mod crash;
 mod dashboard;

@@ -155,13 +155,13 @@ async fn ask(
 }
 
 /// A connection outside the pools: migrations may take longer than any statement of the service.
-struct SetupConnection {
-    client: Client,
+pub(super) struct SetupConnection {
+    pub(super) client: Client,
     task: JoinHandle<()>,
 }
 
 impl SetupConnection {
-    async fn open(address: &Address) -> Result<Self, OpenError> {
+    pub(super) async fn open(address: &Address) -> Result<Self, OpenError> {
         let tls = tls::connector(address.verify)?;
         // The driver's own timeout ends with the TCP handshake.
         let connected = tokio::time::timeout(limits::STORE_STATEMENT, address.config.connect(tls)).await;
@@ -181,7 +181,7 @@ impl Drop for SetupConnection {
     }
 }
 
-async fn answer_in_time<T>(
+pub(super) async fn answer_in_time<T>(
     seconds: u64,
     statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, OpenError> {

@@ -15,18 +15,19 @@ const ANSWERED_WITHIN: Duration = Duration::from_millis(200);
 /// With a queue of length 0 one gets in, or two.
 const CALLERS: usize = 8;
 
-pub(crate) struct BlackHole {
+#[derive(Debug)]
+pub struct BlackHole {
     listener: TcpListener,
     /// They are in the queue and never leave it.
     _callers: Vec<TcpStream>,
 }
 
 impl BlackHole {
-    pub(crate) async fn open() -> io::Result<BlackHole> {
+    pub async fn open() -> io::Result<BlackHole> {
         BlackHole::open_at(([127, 0, 0, 1], 0).into()).await
     }
 
-    pub(crate) async fn open_at(addr: SocketAddr) -> io::Result<BlackHole> {
+    pub async fn open_at(addr: SocketAddr) -> io::Result<BlackHole> {
         let listener = TcpListener::bind(addr)?;
         rustix::net::listen(&listener, 0)?;
         let addr = listener.local_addr()?;
@@ -40,7 +41,7 @@ impl BlackHole {
         Err(io::Error::other("a queue of length 0 takes all callers in"))
     }
 
-    pub(crate) fn addr(&self) -> io::Result<SocketAddr> {
+    pub fn addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 }

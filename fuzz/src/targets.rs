@@ -2,12 +2,13 @@
 
 use domain::{
     address::{AddressPolicy, UrlError},
+    cloud_event::{CloudEvent, Structured, batch},
     filter::{Filter, Subject},
     json::{Document, JsonKind, JsonValue},
     limits,
     pattern::Pattern,
     retry::parse_retry_after,
-    signature::{SigningSecret, verify},
+    signature::{SigningSecret, key_pair::KeyPair, verify},
     trace::TraceContext,
 };
 use serde_json::{Value, json};
@@ -20,6 +21,7 @@ pub(crate) const ALL: &[(&str, fn(&[u8]))] = &[
     ("url_policy", url_policy),
     ("json_reader", json_reader),
     ("signature", signature),
+    ("cloud_event", cloud_event),
     ("traceparent", traceparent),
     ("api_key", api_key),
     ("http_answer", http_answer),
@@ -121,7 +123,49 @@ fn signature(data: &[u8]) {
     let (timestamp, rest) = two(rest);
     let (presented, body) = two(rest);
     let [Some(id), Some(timestamp), Some(presented)] = [id, timestamp, presented].map(text) else { return };
+    if let Ok(pair) = presented.parse::<KeyPair>() {
+        assert_eq!(pair.expose().as_str(), presented);
+    }
     assert!(verify([&*SECRET], id, timestamp, presented, body, 1_790_000_000, 300).is_err(), "a forgery");
+}
+
+/// Attributes as headers, a line each, or a document, or a batch of them: what is read comes back as it was.
+fn cloud_event(data: &[u8]) {
+    let lines: Vec<(String, Vec<u8>)> = data
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| {
+            let at = line.iter().position(|byte| *byte == b':')?;
+            Some((String::from_utf8(line[..at].to_vec()).ok()?, line[at + 1..].to_vec()))
+        })
+        .collect();
+    let headers = lines.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
+    if let Ok(event) = CloudEvent::of_headers(headers) {
+        same_again(&event);
+    }
+    if let Ok(Structured { event, content_type, payload }) = Structured::parse(data) {
+        same_again(&event);
+        let written = event.document(&content_type, &payload);
+        let back = Structured::parse(&written).expect("what was written is read");
+        assert_eq!(back.event, event);
+        if !payload.is_empty() {
+            // White space around a JSON document is no part of it.
+            assert_eq!(back.payload.trim_ascii(), payload.trim_ascii());
+            assert_eq!(back.content_type, content_type);
+        }
+    }
+    if let Ok(documents) = batch(data, 3) {
+        assert!(documents.len() <= 3);
+    }
+}
+
+/// By the headers that are kept of it.
+fn same_again(event: &CloudEvent) {
+    let headers = event.headers();
+    assert!(headers.iter().all(|(_, value)| value.bytes().all(|byte| byte.is_ascii_graphic())));
+    let back = CloudEvent::of_headers(headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())));
+    assert_eq!(back.as_ref(), Ok(event));
+    let key = event.idempotency_key();
+    assert!(key.len() <= limits::IDEMPOTENCY_KEY_BYTES && key.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
 }
 
 fn traceparent(data: &[u8]) {

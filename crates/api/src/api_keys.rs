@@ -23,11 +23,13 @@ use axum::{
 use contract::{ApiKeyInput, ApiKeyView, ListBody, NewApiKeyView, schema};
 use domain::{
     account::{ApiKey, KeyKind, Scope},
+    address::network,
     audit::Told,
     id::{AccountId, ApiKeyId, SourceId},
     time::Timestamp,
 };
 use http::{StatusCode, request};
+use ipnet::IpNet;
 use serde_json::{Value, json};
 use store::StoreError;
 
@@ -60,6 +62,14 @@ impl KeyOwner {
         }
     }
 
+    /// The key that asks; None of a user.
+    fn key(&self) -> Option<&ApiKey> {
+        match self {
+            Self::Account(ctx) => ctx.key(),
+            Self::Operator(ctx) => ctx.key(),
+        }
+    }
+
     fn origin(&self) -> &AuditOrigin {
         match self {
             Self::Account(ctx) => ctx.origin(),
@@ -68,7 +78,8 @@ impl KeyOwner {
     }
 }
 
-/// Make an API key. Scope `keys:manage`; a key makes no other that may do more than itself.
+/// Make an API key. Scope `keys:manage`; a key makes no other that may do more than itself, lasts longer or is taken from
+/// elsewhere.
 ///
 /// An operator makes keys of operators and platforms, or with `account_id` the keys of an account.
 #[utoipa::path(
@@ -85,6 +96,7 @@ pub(crate) async fn create(
     let input: ApiKeyInput = json::patched(json!({}), body)?;
     let now = app.now();
     let (kind, account_id) = check(&input, &owner, now)?;
+    let (expires_at, allowed_addresses) = within(owner.key(), &input, account_id)?;
     let scopes = scopes(&input, kind);
     if let KeyOwner::Account(ctx) = &owner {
         for scope in &scopes {
@@ -100,7 +112,8 @@ pub(crate) async fn create(
         scopes,
         source_id: input.source_id,
         rate_limit: input.rate_limit,
-        expires_at: input.expires_at,
+        expires_at,
+        allowed_addresses,
         ..text.kept(id, account_id, &input.name, &app.secrets, now)
     };
     let entry = owner.origin().entry(&app, id, told(&key).made());
@@ -147,7 +160,7 @@ pub(crate) async fn revoke(
 fn told(key: &ApiKey) -> Told {
     Told::of(json!({
         "name": key.name, "kind": key.kind, "scopes": key.scopes, "source_id": key.source_id,
-        "rate_limit": key.rate_limit, "expires_at": key.expires_at,
+        "rate_limit": key.rate_limit, "expires_at": key.expires_at, "allowed_addresses": key.allowed_addresses,
     }))
 }
 
@@ -193,7 +206,33 @@ fn check(
         checks.refuse("/expires_at", "out_of_range", "it lies in the past");
     }
     checks.rate_limit(input.rate_limit);
+    checks.networks("/allowed_addresses", &input.allowed_addresses);
     checks.done().map(|()| (kind, account_id))
+}
+
+/// How long it lasts, and where it is taken from. A key makes none that outlasts it or is taken from elsewhere; what is left
+/// out is as it is of the one that asks. Whoever acts for an account is not bounded there by what bounds it at home.
+fn within(
+    maker: Option<&ApiKey>,
+    input: &ApiKeyInput,
+    account_id: Option<AccountId>,
+) -> Result<(Option<Timestamp>, Vec<IpNet>), ApiError> {
+    let mut checks = Checks::default();
+    let networks: Vec<IpNet> = input.allowed_addresses.iter().filter_map(|text| network(text)).collect();
+    let Some(maker) = maker.filter(|maker| maker.account_id == account_id) else {
+        return Ok((input.expires_at, networks));
+    };
+    if maker.expires_at.zip(input.expires_at).is_some_and(|(last, wanted)| wanted > last) {
+        checks.refuse("/expires_at", "not_allowed", "the key that asks expires before that");
+    }
+    let inside = |network: &IpNet| maker.allowed_addresses.iter().any(|own| own.contains(network));
+    if !maker.allowed_addresses.is_empty() && !networks.iter().all(inside) {
+        let detail = "the key that asks is not taken from all of these itself";
+        checks.refuse("/allowed_addresses", "not_allowed", detail);
+    }
+    checks.done()?;
+    let networks = if networks.is_empty() { maker.allowed_addresses.clone() } else { networks };
+    Ok((input.expires_at.or(maker.expires_at), networks))
 }
 
 fn check_scopes(input: &ApiKeyInput, kind: KeyKind, checks: &mut Checks) {

@@ -16,6 +16,7 @@ use crate::{
     metrics::Figures,
     passwords::Passwords,
     rate::{RateBuckets, RateMeter, RateMeters, RateStatus},
+    refused::RefusedPace,
     request::OncePerSecond,
     session::SessionCache,
     stream::{self, Hub},
@@ -32,7 +33,7 @@ use domain::{
     lane::WaitingFor,
     limits,
     member::Role,
-    seal::DataKey,
+    seal::{DataKey, Sealed},
     session::Holder,
     time::{Clock, Timestamp},
     trace::Tracer,
@@ -81,6 +82,9 @@ pub struct AppState {
     pub(crate) guesses: Guesses,
     pub(crate) refusals: Refusals,
     pub(crate) sources: SourceCache,
+    pub(crate) refused: RefusedPace,
+    /// Signatures that are held against a public key, which costs ten times a hash.
+    pub(crate) public_key_checks: Arc<SharedResource>,
     pub(crate) admission: Admission,
     pub(crate) rates: RateBuckets,
     pub(crate) full_backlogs: Arc<FullBacklogs>,
@@ -146,6 +150,8 @@ pub struct ApiConfig {
     pub role: Role,
     /// Settings of the store that can lose what it has acknowledged, and were accepted.
     pub unsafe_settings: Vec<String>,
+    /// Whether secrets are shown again after the answer that made them.
+    pub reveal: bool,
     pub dev: bool,
     /// Whether there are pages.
     pub dashboard: bool,
@@ -173,6 +179,7 @@ impl ApiConfig {
             operations_account: None,
             role: Role::default(),
             unsafe_settings: Vec::new(),
+            reveal: true,
             dev: false,
             dashboard: true,
             version,
@@ -341,6 +348,8 @@ impl App {
             guesses: Guesses::new(),
             refusals: Refusals::default(),
             sources: SourceCache::new(),
+            refused: RefusedPace::default(),
+            public_key_checks: SharedResource::new(limits::PUBLIC_KEY_CHECKS),
             admission,
             rates: RateBuckets::new(),
             full_backlogs,
@@ -363,17 +372,51 @@ impl App {
         self.clock.now()
     }
 
+    /// Whether secrets are shown again after the answer that made them.
+    pub fn reveals(&self) -> bool {
+        self.config.reveal
+    }
+
+    /// 403 where secrets are shown only by the answer that makes them.
+    pub(crate) fn may_reveal(&self) -> Result<(), ApiError> {
+        match self.reveals() {
+            true => Ok(()),
+            false => Err(ApiError::reveal_disabled(
+                "the operator has switched off that secrets are shown again (`secrets.reveal`): whoever has lost one makes a \
+                 new one, which is shown this once",
+            )),
+        }
+    }
+
     /// What was made earlier, and has ended, may have been pruned.
     pub(crate) async fn kept_since(&self, account: AccountId) -> Result<Timestamp, ApiError> {
         let days = self.store.account(account).await?.retention_days;
         Ok(self.now().minus(self.config.retention_day * days))
     }
 
-    /// The key that seals and opens the secrets of an account.
+    /// The key that seals the secrets of an account. It may have been changed up to [`limits::DATA_KEY_FRESH`] ago.
     pub async fn data_key(&self, account: AccountId) -> Result<Arc<DataKey>, ApiError> {
-        if let Some(key) = self.data_keys.get(&account) {
-            return Ok(key);
+        match self.data_keys.get(&account) {
+            Some(key) => Ok(key),
+            None => self.read_data_key(account).await,
         }
+    }
+
+    /// The key that opens these, which were read before.
+    pub(crate) async fn data_key_for(
+        &self,
+        account: AccountId,
+        sealed: impl IntoIterator<Item = &Sealed>,
+    ) -> Result<Arc<DataKey>, ApiError> {
+        let key = self.data_key(account).await?;
+        // Sealed by one that was made since: an account's keys are there before anything is sealed by them.
+        match sealed.into_iter().all(|sealed| key.knows(sealed)) {
+            true => Ok(key),
+            false => self.read_data_key(account).await,
+        }
+    }
+
+    async fn read_data_key(&self, account: AccountId) -> Result<Arc<DataKey>, ApiError> {
         let wrapped = self.store.account(account).await?.data_key;
         let key = self.secrets.master().data_key(account, &wrapped).map_err(ApiError::from_bug)?;
         let key = Arc::new(key);
@@ -518,7 +561,7 @@ impl Deref for App {
 pub struct Background {
     app: App,
     committer: Committer,
-    touched: mpsc::Receiver<auth::Used>,
+    touched: mpsc::Receiver<auth::ToNote>,
     cap: BacklogCap,
 }
 

@@ -6,6 +6,9 @@
 //! counted by the address it came from (`guesses.rs`), and answered alike whether its lookup exists or not: it costs a
 //! read too, though the key is in the cache because its owner uses it.
 
+#[cfg(test)]
+mod timing;
+
 use crate::{
     app::App,
     audit::{AuditOrigin, refusals::Recognised},
@@ -26,6 +29,7 @@ use domain::{
     audit::{Actor, AuditEntry},
     id::{AccountId, ApiKeyId, SessionId, SourceId, looks_like_id},
     limits,
+    refused_request::RefusedRequest,
     session::Holder,
     time::Timestamp,
 };
@@ -121,6 +125,11 @@ impl AccountCtx {
         self.credential.require(scope).map(|()| self.account_id)
     }
 
+    /// The key that asks, or whose session does; None of a user.
+    pub(crate) fn key(&self) -> Option<&ApiKey> {
+        self.credential.key()
+    }
+
     pub(crate) fn origin(&self) -> &AuditOrigin {
         &self.origin
     }
@@ -134,12 +143,19 @@ impl AccountCtx {
 /// A caller that runs the installation.
 #[derive(Debug, Clone)]
 pub struct OperatorCtx {
+    credential: Credential,
     origin: AuditOrigin,
 }
 
 impl OperatorCtx {
-    fn new(credential: &Credential, parts: &request::Parts) -> Self {
-        Self { origin: AuditOrigin::of(parts, credential.actor()) }
+    fn new(credential: Credential, parts: &request::Parts) -> Self {
+        let origin = AuditOrigin::of(parts, credential.actor());
+        Self { credential, origin }
+    }
+
+    /// The key that asks, or whose session does; None of a user.
+    pub(crate) fn key(&self) -> Option<&ApiKey> {
+        self.credential.key()
     }
 
     pub(crate) fn origin(&self) -> &AuditOrigin {
@@ -224,7 +240,7 @@ impl FromRequestParts<App> for Caller {
                 let origin = AuditOrigin::of(parts, credential.actor());
                 Ok(Self::Account(AccountCtx { account_id, credential, origin, _place: Some(place) }))
             }
-            (KeyKind::Operator, None) => Ok(Self::Operator(OperatorCtx::new(&credential, parts))),
+            (KeyKind::Operator, None) => Ok(Self::Operator(OperatorCtx::new(credential, parts))),
             (KeyKind::Platform, None) => Ok(Self::Platform),
             _ => Err(ApiError::scope_missing("an ingest key can only bring events in")),
         }
@@ -249,7 +265,7 @@ impl FromRequestParts<App> for OperatorCtx {
         let credential = authenticate(app, parts).await?;
         match credential.kind() {
             KeyKind::Operator => {
-                about_the_installation(parts, &credential).map(|()| Self::new(&credential, parts))
+                about_the_installation(parts, &credential).map(|()| Self::new(credential, parts))
             }
             _ => Err(ApiError::scope_missing("this needs an operator's key")),
         }
@@ -331,6 +347,7 @@ async fn authenticate(app: &App, parts: &request::Parts) -> Result<Credential, A
         recognised.as_key_of(known.key.account_id);
     }
     known.usable(now)?;
+    key_allows(&known.key, client)?;
     if known.key.kind == KeyKind::Operator && parts.extensions.get() == Some(&ListenAddress::Public) {
         return Err(refuse("an operator's key is taken on the admin address only"));
     }
@@ -534,9 +551,8 @@ impl App {
         let (keys, lookup) = (&self.keys, presented.lookup);
         let hash = self.secrets.hash(presented.secret.as_bytes());
         let if_right = |known: Option<Arc<KnownKey>>| {
-            let expected = known.as_ref().map_or(&[0; 32][..], |known| &known.key.hash);
-            let same = bool::from(hash[..].ct_eq(expected));
-            known.filter(|known| same && known.key.kind == presented.kind)
+            let right = is_of(presented, &hash, known.as_ref().map(|known| &known.key));
+            known.filter(|_| right)
         };
         if let Some(known) = keys.known.get(lookup) {
             let right = if_right(known);
@@ -552,6 +568,14 @@ impl App {
         }
         Ok(found)
     }
+}
+
+/// Whether that is the key that is kept, by the hash of its secret: in a time that says nothing of how much of it is right, or
+/// whether there is one.
+fn is_of(presented: &PresentedKey<'_>, hash: &[u8; 32], kept: Option<&ApiKey>) -> bool {
+    let expected = kept.map_or(&[0; 32][..], |kept| &kept.hash);
+    let same = bool::from(hash[..].ct_eq(expected));
+    same & kept.is_some_and(|kept| kept.kind == presented.kind)
 }
 
 /// Whose key that is, if it is an account's: for bookkeeping, after the request was let in.
@@ -621,6 +645,16 @@ pub(crate) fn key_usable(key: &ApiKey, now: Timestamp) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// 401 of a key that is used elsewhere than it may be.
+pub(crate) fn key_allows(key: &ApiKey, client: ClientAddress) -> Result<(), ApiError> {
+    match key.allows(client.0) {
+        true => Ok(()),
+        false => {
+            Err(refuse("the API key is not taken from this address: its `allowed_addresses` say from where"))
+        }
+    }
+}
+
 impl KnownKey {
     fn usable(&self, now: Timestamp) -> Result<(), ApiError> {
         key_usable(&self.key, now)
@@ -632,11 +666,11 @@ pub(crate) struct Keys {
     known: Cache<[u8; LOOKUP_LENGTH], Option<Arc<KnownKey>>>,
     /// Those that were presented with a wrong secret lately, or that were not there.
     missed: Cache<[u8; LOOKUP_LENGTH], ()>,
-    touched: mpsc::Sender<Used>,
+    touched: mpsc::Sender<ToNote>,
 }
 
 impl Keys {
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Used>) {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<ToNote>) {
         let (touched, receiver) = mpsc::channel(limits::KEYS_TOUCHED);
         let known = Cache::of_credentials(limits::KEYS_CACHED);
         let missed = Cache::new(limits::KEYS_CACHED, limits::CREDENTIAL_FRESH);
@@ -669,33 +703,35 @@ impl Keys {
     fn used(&self, known: &KnownKey, now: Timestamp) {
         let fresh = known.key.last_used_at.is_some_and(|at| now.since(at) < limits::KEY_USE_NOTED);
         if !fresh && !known.noted.swap(true, Ordering::Relaxed) {
-            self.note(Used::Key(known.key.id));
+            self.note(ToNote::KeyUsed(known.key.id));
         }
     }
 
-    pub(crate) fn note(&self, used: Used) {
-        let _ = self.touched.try_send(used);
+    pub(crate) fn note(&self, note: ToNote) {
+        let _ = self.touched.try_send(note);
     }
 }
 
-/// What was used, and is to be noted.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Used {
-    Key(ApiKeyId),
-    Session(SessionId),
+/// What is to be noted.
+#[derive(Debug)]
+pub(crate) enum ToNote {
+    KeyUsed(ApiKeyId),
+    SessionUsed(SessionId),
+    Refused(Box<RefusedRequest>),
 }
 
-/// Writes down when keys and sessions were used; no request waits for it.
-pub(crate) async fn note_use(app: &App, touched: &mut mpsc::Receiver<Used>, stop: CancellationToken) {
+/// Writes down when keys and sessions were used, and which requests sources did not believe; no request waits for it.
+pub(crate) async fn note_use(app: &App, touched: &mut mpsc::Receiver<ToNote>, stop: CancellationToken) {
     supervisor::failpoint();
-    while let Some(Some(used)) = stop.run_until_cancelled(touched.recv()).await {
+    while let Some(Some(note)) = stop.run_until_cancelled(touched.recv()).await {
         supervisor::failpoint();
-        let noted = match used {
-            Used::Key(id) => app.store.touch_api_key(id, app.now()).await,
-            Used::Session(id) => app.store.touch_session(id, app.now()).await,
+        let noted = match &note {
+            ToNote::KeyUsed(id) => app.store.touch_api_key(*id, app.now()).await,
+            ToNote::SessionUsed(id) => app.store.touch_session(*id, app.now()).await,
+            ToNote::Refused(request) => app.store.keep_refused(request).await,
         };
         if let Err(error) = noted {
-            tracing::debug!(?used, %error, "the use of an API key or a session could not be noted");
+            tracing::debug!(?note, %error, "what is noted beside requests could not be written down");
         }
     }
 }

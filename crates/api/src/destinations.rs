@@ -61,16 +61,17 @@ pub(crate) async fn create(
     let id = DestinationId::at(now, app.dice.bits());
     let mut destination = Destination::new(id, account, &input.name, &input.url, now);
     input::write(&input, &mut destination);
-    let sealer = Sealer { key: &key, dice: &*app.dice, place: Destination::auth_place(id) };
+    let sealer = Sealer { key: &key, dice: &*app.dice, place: Destination::auth_place(id), now: rules.now };
     destination.auth = auth::read(&input.auth, None, &sealer);
     let secret = secret::given_or_new(input.signing.secret.as_deref(), &*app.dice)?;
     destination.secret.current = secret::seal(&secret, id, &key, &*app.dice);
+    secret::add_key_pair(&mut destination, &key, &*app.dice);
     let entry = ctx.entry(&app, id, told::told(&destination).made());
     let created = app.store.create_destination(&destination, &entry).await;
     let destination = app.config_written(account, &[id], created).await?;
     let settings = read::effective(&app, &destination, &rules.account_defaults);
     let view = views::destination(&destination, &settings, &LaneSummary::default());
-    let view = views::revealing(view, &secret.expose());
+    let view = views::revealing(view, &secret);
     Ok(Versioned::created(Revision { version: destination.version, view }))
 }
 
@@ -124,13 +125,15 @@ pub(crate) async fn update(
     let account = ctx.require(Scope::DestinationsWrite)?;
     let rules = rules(&app, &ctx).await?;
     let key = app.data_key(account).await?;
-    let sealer = Sealer { key: &key, dice: &*app.dice, place: Destination::auth_place(id) };
+    let sealer = Sealer { key: &key, dice: &*app.dice, place: Destination::auth_place(id), now: rules.now };
     check_order(&app, account, id, &patch).await?;
     let changed = change(&app, &ctx, id, &if_match, |destination| {
         let mut input = input::patched(destination, patch.clone())?;
         input::check(&mut input, Some(destination), &rules)?;
         input::write(&input, destination);
         destination.auth = auth::read(&input.auth, Some(&destination.auth), &sealer);
+        secret::add_key_pair(destination, &key, &*app.dice);
+        secret::check_fits(destination, &destination.signing, &key)?;
         Ok(true)
     });
     let destination = changed.await?;
@@ -215,5 +218,6 @@ async fn rules<'a>(app: &'a App, ctx: &AccountCtx) -> Result<DestinationRules<'a
         retention_days: account.retention_days,
         account_defaults: account.defaults,
         may_reveal: ctx.has(Scope::SecretsReveal),
+        now: app.now(),
     })
 }

@@ -72,6 +72,10 @@ const fn advice(code: Code) -> &'static str {
             "The source verifies its callers, and this one did not sign with a secret it knows."
         }
         Code::ScopeMissing => "The detail names the scope. Use a key that has it.",
+        Code::RevealDisabled => {
+            "The operator has set <code>secrets.reveal = false</code>: a secret is shown by the answer that makes it, and never \
+             again. Make a new one: <code>rotate-secret</code> of a destination, <code>rotate-token</code> of a source."
+        }
         Code::SourceDisabled => "Enable the source to take events in by it again.",
         Code::NotFound => "There is no such thing, or it belongs to another account.",
         Code::MethodNotAllowed => "The <code>Allow</code> header names what is.",
@@ -92,6 +96,9 @@ const fn advice(code: Code) -> &'static str {
         Code::ReplayEnded => "It is completed or cancelled, and stays so. Make a new one.",
         Code::DestinationBusy => {
             "What waits has its place under the ordering there is. Let it be delivered, or cancel it, and try again."
+        }
+        Code::NotRotated => {
+            "Nothing was changed. The detail names the node, or the account, that stands in the way, and what to do."
         }
         Code::TestNotSent => {
             "<code>waiting_for</code> says what it waited for. Ask again later, or with <code>\"force\": true</code> if it \

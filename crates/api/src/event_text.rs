@@ -37,16 +37,22 @@ const TRACE_HEADERS: [&str; 2] = ["traceparent", "tracestate"];
 /// `X-Event-Type`, else the provider's header, else `type` or `event` of a JSON object, else unknown. Only our own
 /// header can be wrong: what a provider calls its events is not the caller's choice.
 pub(crate) fn event_type(headers: &HeaderMap, payload: &[u8]) -> Result<EventType, ApiError> {
-    if let Some(text) = single_value(headers, &EVENT_TYPE)? {
-        return text.parse().map_err(|error: domain::event::EventTypeError| {
-            ApiError::invalid_field("/x-event-type", "invalid_event_type", error.to_string())
-        });
+    if let Some(given) = given_type(headers)? {
+        return Ok(given);
     }
     let provider = PROVIDER_TYPES.iter().find_map(|name| headers.get(name)?.to_str().ok());
     if let Some(text) = provider {
         return Ok(EventType::of_provider(text));
     }
     Ok(type_in_body(payload).and_then(|text| text.parse().ok()).unwrap_or_else(EventType::unknown))
+}
+
+/// What our own header says.
+pub(crate) fn given_type(headers: &HeaderMap) -> Result<Option<EventType>, ApiError> {
+    let given = single_value(headers, &EVENT_TYPE)?.map(str::parse).transpose();
+    given.map_err(|error: domain::event::EventTypeError| {
+        ApiError::invalid_field("/x-event-type", "invalid_event_type", error.to_string())
+    })
 }
 
 /// Walks over the members of an object without building anything from them, and stops at the first string `type`.

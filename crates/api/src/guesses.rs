@@ -1,5 +1,8 @@
 //! Who presents credentials that are none is slowed down, by address: API keys and ingest URLs alike.
 //!
+//! Passwords can be guessed, and from many addresses at once: those are counted by the name they are for as well. Who was right
+//! for a name lately, from the same network, is not kept out by what others try.
+//!
 //! A credential that is right is never refused for what others at its address do (a proxy, an office): it is recognised
 //! first. Only what has turned out wrong, and looks for what this node has never seen, is counted.
 
@@ -8,6 +11,7 @@ use domain::{bucket::Bucket, limits};
 use std::{
     collections::HashMap,
     future::Future,
+    hash::{BuildHasher as _, Hash, RandomState},
     net::IpAddr,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -18,6 +22,9 @@ use tokio::time::Instant;
 pub(crate) struct Guesses {
     started: Instant,
     guessers: Mutex<HashMap<IpAddr, Guesser>>,
+    names: Mutex<HashMap<u64, GuessedName>>,
+    /// So that nobody chooses which names share a place.
+    places: RandomState,
     told: OncePerSecond,
 }
 
@@ -28,35 +35,87 @@ struct Guesser {
     last_at: Duration,
 }
 
+/// A name that passwords were tried for, whether there is such a user or not.
+#[derive(Default)]
+struct GuessedName {
+    wrong: Bucket,
+    last_at: Duration,
+    /// Where the right one came from, the last of them at the end.
+    right_from: Vec<IpAddr>,
+}
+
+/// What is remembered of somebody, and when it was last of use.
+trait Remembered {
+    fn last_at(&self) -> Duration;
+}
+
+impl Remembered for Guesser {
+    fn last_at(&self) -> Duration {
+        self.last_at
+    }
+}
+
+impl Remembered for GuessedName {
+    fn last_at(&self) -> Duration {
+        self.last_at
+    }
+}
+
 impl Guesses {
     pub(crate) fn new() -> Self {
-        Self { started: Instant::now(), guessers: Mutex::default(), told: OncePerSecond::default() }
+        Self {
+            started: Instant::now(),
+            guessers: Mutex::default(),
+            names: Mutex::default(),
+            places: RandomState::new(),
+            told: OncePerSecond::default(),
+        }
     }
 
     /// The answer to a credential that is none: what was said to it, or, when there were too many, when to come back.
     pub(crate) fn wrong(&self, client: ClientAddress, said: ApiError) -> ApiError {
-        const SECONDS: u32 = limits::WRONG_CREDENTIALS_SECONDS;
-        let now = self.started.elapsed();
-        // A bucket holds what comes in a second: time passes as much more slowly for it.
-        let taken = self.guesser(client, now, |guesser| {
-            guesser.wrong.take(limits::WRONG_CREDENTIALS, 1, now / SECONDS).map_err(|wait| wait * SECONDS)
-        });
-        taken.map_or_else(|wait| self.refuse(client, wait), |_| said)
+        self.count_wrong(client).map_or_else(|wait| self.refuse(client, wait), |()| said)
     }
 
-    /// Before a password is tried: unlike a key it can be guessed, so every try counts until [`Guesses::was_right`].
-    pub(crate) fn try_password(&self, client: ClientAddress) -> Result<(), ApiError> {
-        const SECONDS: u32 = limits::WRONG_CREDENTIALS_SECONDS;
+    /// Before a password is tried: unlike a key it can be guessed, so every try counts until [`Guesses::was_right`], for the
+    /// address that it comes from and for the name that it is for.
+    pub(crate) fn try_password(&self, client: ClientAddress, name: &str) -> Result<(), ApiError> {
+        self.count_wrong(client).map_err(|wait| self.refuse(client, wait))?;
+        const MOST: u32 = limits::WRONG_PASSWORDS_OF_A_NAME;
+        const SECONDS: u32 = limits::WRONG_PASSWORDS_OF_A_NAME_SECONDS;
         let now = self.started.elapsed();
-        let taken = self.guesser(client, now, |guesser| {
-            guesser.wrong.take(limits::WRONG_CREDENTIALS, 1, now / SECONDS).map_err(|wait| wait * SECONDS)
+        let taken = self.name(name, now, |guessed| {
+            let known = guessed.right_from.contains(&client.network());
+            if known { Ok(()) } else { take_slowly(&mut guessed.wrong, MOST, SECONDS, now) }
         });
-        taken.map(drop).map_err(|wait| self.refuse(client, wait))
+        taken.map_err(|wait| {
+            let seconds = self.tell(client, wait);
+            ApiError::rate_limited("too many passwords for this name were wrong").retry_after(seconds)
+        })
     }
 
-    pub(crate) fn was_right(&self, client: ClientAddress) {
+    pub(crate) fn was_right(&self, client: ClientAddress, name: &str) {
         let now = self.started.elapsed();
         self.guesser(client, now, |guesser| guesser.wrong.give_back(limits::WRONG_CREDENTIALS, 1));
+        self.name(name, now, |guessed| {
+            let network = client.network();
+            if !guessed.right_from.contains(&network) {
+                guessed.wrong.give_back(limits::WRONG_PASSWORDS_OF_A_NAME, 1);
+            }
+            guessed.right_from.retain(|other| *other != network);
+            if guessed.right_from.len() >= limits::RIGHT_NETWORKS {
+                guessed.right_from.remove(0);
+            }
+            guessed.right_from.push(network);
+        });
+    }
+
+    /// Err: how long until the next one is counted.
+    fn count_wrong(&self, client: ClientAddress) -> Result<(), Duration> {
+        let now = self.started.elapsed();
+        self.guesser(client, now, |guesser| {
+            take_slowly(&mut guesser.wrong, limits::WRONG_CREDENTIALS, limits::WRONG_CREDENTIALS_SECONDS, now)
+        })
     }
 
     /// Reads a credential from the store, unless this node has never seen it and too many that came from this address
@@ -96,19 +155,34 @@ impl Guesses {
     fn guesser<T>(&self, client: ClientAddress, now: Duration, change: impl FnOnce(&mut Guesser) -> T) -> T {
         let mut guessers = self.lock();
         let network = client.network();
-        make_room(&mut guessers, network);
+        make_room(&mut guessers, &network, limits::GUESSERS);
         let guesser = guessers.entry(network).or_default();
         guesser.last_at = now;
         change(guesser)
     }
 
+    fn name<T>(&self, name: &str, now: Duration, change: impl FnOnce(&mut GuessedName) -> T) -> T {
+        let place = self.places.hash_one(name);
+        // Nothing in here can be half done.
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        make_room(&mut names, &place, limits::NAMES_GUESSED);
+        let guessed = names.entry(place).or_default();
+        guessed.last_at = now;
+        change(guessed)
+    }
+
     fn refuse(&self, client: ClientAddress, wait: Duration) -> ApiError {
+        let seconds = self.tell(client, wait);
+        ApiError::rate_limited("too many credentials that came from this address were wrong")
+            .retry_after(seconds)
+    }
+
+    /// When to come back.
+    fn tell(&self, client: ClientAddress, wait: Duration) -> u32 {
         if let Some(count) = self.told.count_if_due() {
             tracing::warn!(client = %client.0, count, "credentials.guessed");
         }
-        let seconds = whole_seconds(wait).clamp(1, limits::RETRY_AFTER_TOLD_MAX_SECONDS);
-        ApiError::rate_limited("too many credentials that came from this address were wrong")
-            .retry_after(seconds)
+        whole_seconds(wait).clamp(1, limits::RETRY_AFTER_TOLD_MAX_SECONDS)
     }
 
     /// Nothing in here can be half done.
@@ -117,18 +191,23 @@ impl Guesses {
     }
 }
 
+/// So many in so many seconds. A bucket holds what comes in one: time passes as much more slowly for it.
+fn take_slowly(bucket: &mut Bucket, most: u32, seconds: u32, now: Duration) -> Result<(), Duration> {
+    bucket.take(most, 1, now / seconds).map(drop).map_err(|wait| wait * seconds)
+}
+
 /// The quarter that has been quiet for longest is forgotten: together, so that not every newcomer looks through all.
-fn make_room(guessers: &mut HashMap<IpAddr, Guesser>, newcomer: IpAddr) {
-    if guessers.len() < limits::GUESSERS || guessers.contains_key(&newcomer) {
+fn make_room<K: Eq + Hash, V: Remembered>(all: &mut HashMap<K, V>, newcomer: &K, most: usize) {
+    if all.len() < most || all.contains_key(newcomer) {
         return;
     }
-    let mut last_at: Vec<Duration> = guessers.values().map(|guesser| guesser.last_at).collect();
-    let (_, oldest_kept, _) = last_at.select_nth_unstable(limits::GUESSERS / 4);
+    let mut last_at: Vec<Duration> = all.values().map(V::last_at).collect();
+    let (_, oldest_kept, _) = last_at.select_nth_unstable(most / 4);
     let oldest_kept = *oldest_kept;
-    guessers.retain(|_, guesser| guesser.last_at >= oldest_kept);
-    if guessers.len() >= limits::GUESSERS {
+    all.retain(|_, one| one.last_at() >= oldest_kept);
+    if all.len() >= most {
         // All in the same moment.
-        guessers.clear();
+        all.clear();
     }
 }
 
@@ -164,15 +243,53 @@ mod tests {
     async fn a_password_is_not_even_tried_after_so_many_that_were_wrong() {
         let guesses = Guesses::new();
         for _ in 0..limits::WRONG_CREDENTIALS * 2 {
-            guesses.try_password(client(1)).unwrap();
-            guesses.was_right(client(1));
+            guesses.try_password(client(1), "ada").unwrap();
+            guesses.was_right(client(1), "ada");
         }
         for _ in 0..limits::WRONG_CREDENTIALS {
-            guesses.try_password(client(1)).unwrap();
+            guesses.try_password(client(1), "ada").unwrap();
         }
-        assert_eq!(guesses.try_password(client(1)).unwrap_err().code(), Code::RateLimited);
-        assert!(guesses.try_password(client(2)).is_ok());
+        assert_eq!(guesses.try_password(client(1), "ada").unwrap_err().code(), Code::RateLimited);
+        assert!(guesses.try_password(client(2), "ada").is_ok());
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn from_however_many_addresses_a_name_has_so_many_tries_and_its_owner_is_not_kept_out() {
+        let guesses = Guesses::new();
+        guesses.try_password(client(0), "ada").unwrap();
+        guesses.was_right(client(0), "ada");
+        for n in 1..=limits::WRONG_PASSWORDS_OF_A_NAME {
+            guesses.try_password(client(n), "ada").unwrap();
+        }
+        let stranger = client(limits::WRONG_PASSWORDS_OF_A_NAME + 1);
+        let refused = guesses.try_password(stranger, "ada").unwrap_err();
+        assert_eq!(refused.code(), Code::RateLimited);
+        assert!(guesses.try_password(stranger, "bob").is_ok(), "another name is another's");
+        assert!(guesses.try_password(client(0), "ada").is_ok(), "who was right for it lately may");
+        let one = limits::WRONG_PASSWORDS_OF_A_NAME_SECONDS / limits::WRONG_PASSWORDS_OF_A_NAME;
+        tokio::time::advance(Duration::from_secs(one.into())).await;
+        assert!(guesses.try_password(stranger, "ada").is_ok());
+        assert!(guesses.try_password(stranger, "ada").is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_name_few_networks_are_remembered_and_of_names_so_many() {
+        let guesses = Guesses::new();
+        for n in 0..limits::RIGHT_NETWORKS as u32 + 5 {
+            guesses.was_right(client(n), "ada");
+        }
+        guesses.name("ada", Duration::ZERO, |guessed| {
+            assert_eq!(guessed.right_from.len(), limits::RIGHT_NETWORKS);
+            assert!(!guessed.right_from.contains(&client(0).network()));
+        });
+        for n in 0..limits::NAMES_GUESSED * 2 {
+            guesses.name(&format!("user {n}"), guesses.started.elapsed(), drop_it);
+            tokio::time::advance(Duration::from_millis(1)).await;
+        }
+        assert!(guesses.names.lock().unwrap().len() <= limits::NAMES_GUESSED);
+    }
+
+    fn drop_it(_: &mut GuessedName) {}
 
     #[tokio::test(start_paused = true)]
     async fn only_lookups_that_found_nothing_are_counted() {

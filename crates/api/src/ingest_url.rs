@@ -5,6 +5,7 @@ use crate::{
     body,
     cache::Cache,
     client_address::ClientAddress,
+    cloud_events::{self, Door, ReceivedEvent},
     error::ApiError,
     event_text, problems,
     rate::{RateMeter, RateMeters, RateStatus},
@@ -17,6 +18,7 @@ use axum::{
 };
 use contract::{Accepted, AcceptedStatus, schema};
 use domain::{
+    cloud_event::Mode,
     event::Event,
     id::{AccountId, EventId, SourceId},
     limits,
@@ -27,10 +29,14 @@ use domain::{
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts};
 use ingest::{Answer, bounded_lookup, idempotency_key, provider_key};
+use sharing::Share;
 use std::sync::Arc;
+use tokio::time::timeout;
 
 /// Take an event in by a source's URL. The answer comes when the event and its deliveries are durable. Whatever
-/// content type the request has is that of the event. A source that verifies its callers takes nothing from anybody else,
+/// content type the request has is that of the event, unless it is a CloudEvent: in binary mode (`ce-…` headers), in structured
+/// mode (`application/cloudevents+json`) or in a batch (`application/cloudevents-batch+json`), which is answered like a batch
+/// that is published. A source that verifies its callers takes nothing from anybody else,
 /// knows repeats by the provider's own id, and answers the provider's handshake.
 #[utoipa::path(post, path = "/ingest/{token}", tag = "events", operation_id = "ingest", security(()),
     params(("token" = schema::IngestToken, Path),
@@ -61,12 +67,13 @@ pub(crate) async fn ingest(
         Ok(()) => app.check_limits(source.account_id, RateMeters::new(None, source.meter())).await,
         Err(error) => Err(error.into()),
     };
-    let ((rate_status, _), body) = body::keep_if_admitted(within_limits, headers, body).await?;
+    let ((rate_status, meters), body) = body::keep_if_admitted(within_limits, headers, body).await?;
     body::check_unencoded(headers)?;
+    let cloud_events = cloud_events::mode(headers)?;
     // What a provider has signed counts more than any header.
     let given_key = match &source.verifier {
-        None => event_text::idempotency_key(headers)?,
-        Some(_) => None,
+        None if cloud_events.is_none() => event_text::idempotency_key(headers)?,
+        _ => None,
     };
     let content_type = event_text::content_type(headers)?;
     let (limit, deadlines) = (app.config.body_limit, &app.config.deadlines);
@@ -75,9 +82,32 @@ pub(crate) async fn ingest(
     let now = app.now();
     let client = ClientAddress::noted(&parts.extensions);
     let Verified { id: provider_id, event_type, handshake } =
-        app.verify(&source, &parts, &payload, client, now)?;
+        app.verify(&source, &parts, &payload, client, now).await?;
     if let Some(answer) = handshake {
         return Ok(shake_hands(answer));
+    }
+    if let Some(mode) = cloud_events {
+        let door = Door {
+            account_id: source.account_id,
+            source_id: Some(source.source_id),
+            tags: source.tags.as_deref(),
+            headers: event_text::kept_headers(headers),
+            event_type: match (mode, event_type) {
+                (Mode::Batched, _) => None,
+                (_, Some(event_type)) => Some(event_type),
+                _ => event_text::given_type(headers)?,
+            },
+            // In the other modes the attributes are in the body, and signed with it.
+            provider_id: provider_id.filter(|_| mode == Mode::Binary),
+        };
+        if mode != Mode::Batched {
+            let received = ReceivedEvent::one(mode, headers, payload)?;
+            return cloud_events::admit_one(&app, received, &door, reserved, rate_status).await;
+        }
+        let received = cloud_events::read_batch(&payload)?;
+        drop(payload);
+        let request_id = cloud_events::request_id(&parts.extensions);
+        return cloud_events::admit_batch(&app, received, &door, (rate_status, meters), request_id).await;
     }
     let given_key = match (&source.verifier, &provider_id) {
         (Some(_), None) => event_text::idempotency_key(headers)?,
@@ -103,6 +133,18 @@ pub(crate) async fn ingest(
         None => idempotency_key(scope, key, &event),
     });
     respond(app.admission.admit(event, key, reserved).await, rate_status)
+}
+
+/// Ask whether a source's URL is there, as some providers do before they take it. Nothing comes in.
+#[utoipa::path(head, path = "/ingest/{token}", tag = "events", operation_id = "look_at_ingest_url", security(()),
+    params(("token" = schema::IngestToken, Path)),
+    responses((status = 200, description = "It takes events."), problems::LookingForDoor))]
+pub(crate) async fn look(
+    State(app): State<App>,
+    Path(token): Path<String>,
+    request: Request,
+) -> Result<StatusCode, ApiError> {
+    app.source_by_token(&token, ClientAddress::noted(request.extensions())).await.map(|_| StatusCode::OK)
 }
 
 /// 202 for a new event, 200 for one that was seen before.
@@ -147,8 +189,9 @@ pub(crate) struct IngestSource {
     rate_limit: Option<u32>,
     /// None: no tags are taken.
     tags: Option<Arc<[TagRule]>>,
+    pub(crate) keep_refused: bool,
     /// None: everybody who knows its URL is let in.
-    verifier: Option<Arc<Verifier>>,
+    pub(crate) verifier: Option<Arc<Verifier>>,
 }
 
 impl IngestSource {
@@ -157,15 +200,15 @@ impl IngestSource {
         if source.verification.kind == VerificationKind::None {
             return Ok(Self::of_key(source));
         }
-        let key = app.data_key(source.account_id).await?;
+        let key = app.data_key_for(source.account_id, &source.verification.secrets).await?;
         Ok(Self { verifier: Some(sources::verification::verifier(source, &key)?), ..Self::of_key(source) })
     }
 
     /// For whoever comes with a key that is bound to it, and so has shown who it is.
     fn of_key(source: &Source) -> Self {
-        let Source { account_id, id: source_id, enabled, rate_limit, .. } = *source;
+        let Source { account_id, id: source_id, enabled, rate_limit, keep_refused, .. } = *source;
         let tags = (!source.tags.is_empty()).then(|| source.tags.as_slice().into());
-        Self { account_id, source_id, enabled, rate_limit, tags, verifier: None }
+        Self { account_id, source_id, enabled, rate_limit, tags, keep_refused, verifier: None }
     }
 
     pub(crate) fn meter(&self) -> Option<RateMeter> {
@@ -228,8 +271,9 @@ impl App {
         if is_there { source } else { source.map_err(|error| self.guesses.wrong(client, error)) }
     }
 
-    /// Whether the source believes that a request comes from whom it should. A caller is not told why it does not.
-    fn verify(
+    /// Whether the source believes that a request comes from whom it should. A caller is not told why it does not. Where that
+    /// takes a public key, so many are at it at once, and accounts have their turns: who sends forged ones slows down nobody else.
+    async fn verify(
         &self,
         source: &IngestSource,
         parts: &Parts,
@@ -238,6 +282,10 @@ impl App {
         now: Timestamp,
     ) -> Result<Verified, ApiError> {
         let Some(verifier) = &source.verifier else { return Ok(Verified::default()) };
+        let _turn = match verifier.is_asymmetric() {
+            true => Some(self.public_key_turn(source.account_id).await?),
+            false => None,
+        };
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         let url = format!("{}{path}", self.config.public_url);
         let inbound = Inbound {
@@ -249,6 +297,7 @@ impl App {
         };
         verifier.verify(&inbound, now).map_err(|reason| {
             self.figures.unverified.count(source.source_id, reason);
+            self.keep_refused(source, &parts.headers, body, client, (reason, now));
             let error = if reason.is_malformed() {
                 ApiError::invalid_header(
                     "a header that the source verifies its callers by cannot be read, or is there twice",
@@ -258,6 +307,12 @@ impl App {
             };
             self.guesses.wrong(client, error)
         })
+    }
+
+    /// 503 if it does not come in time.
+    async fn public_key_turn(&self, account: AccountId) -> Result<Share, ApiError> {
+        let turn = timeout(limits::LOOKUP_PATIENCE, self.public_key_checks.take(account, 1)).await;
+        turn.map_err(|_| ApiError::overloaded("too many signatures of this account are checked at once"))
     }
 
     /// The source a key is bound to, if it takes events.

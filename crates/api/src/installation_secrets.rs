@@ -6,12 +6,14 @@ use domain::{
     seal::{MasterKeys, SealError, Sealed},
 };
 use std::fmt;
-use store::{Catalog, StoreError};
+use store::{Catalog, KeptSeals, StoreError};
 use zeroize::Zeroizing;
 
 /// The setting that the pepper is kept in, sealed.
 pub const PEPPER: &str = "pepper";
 const PEPPER_BYTES: usize = 32;
+/// Before the name of a master key: a setting by which it is known again, for as long as something may be sealed by it.
+pub const KNOWN_MASTER_KEY: &str = "master_key:";
 
 pub struct InstallationSecrets {
     master: MasterKeys,
@@ -28,12 +30,23 @@ pub enum InstallationSecretsError {
         "the store's pepper does not open with the configured master keys: {0}; use the keys this store was made with"
     )]
     Pepper(SealError),
+    #[error(
+        "secrets in the store are sealed by the master key `{0}`, which is not configured: add it to master_keys, behind \
+         the active one. It may be left out once `posthaste keys rotate` has said that nothing is sealed by it"
+    )]
+    MissingMasterKey(String),
+    #[error(
+        "the configured master key `{0}` is another one than the key of this name by which secrets in the store are \
+         sealed: give a new key a name of its own (`posthaste keys master --name`), and keep the old one beside it"
+    )]
+    OtherMasterKey(String),
 }
 
 impl InstallationSecrets {
-    /// The first start of an installation makes its pepper; every later one opens it.
-    pub async fn open(
-        store: &dyn Catalog,
+    /// The first start of an installation makes its pepper; every later one opens it. Whatever is sealed must open with
+    /// these keys.
+    pub async fn open<S: Catalog + KeptSeals + ?Sized>(
+        store: &S,
         master: MasterKeys,
         dice: &dyn Dice,
     ) -> Result<Self, InstallationSecretsError> {
@@ -41,13 +54,46 @@ impl InstallationSecrets {
         dice.fill(fresh.as_mut());
         let wrapped = master.wrap(PEPPER, fresh.as_ref(), dice);
         let kept = Sealed(store.setting_or_insert(PEPPER, &wrapped.0).await?);
-        let pepper = master.unwrap(PEPPER, &kept).map_err(InstallationSecretsError::Pepper)?;
+        let pepper =
+            master.unwrap(PEPPER, &kept).map_err(|error| refusal(error, InstallationSecretsError::Pepper))?;
+        check_known(&master, &store.settings(KNOWN_MASTER_KEY).await?)?;
+        if kept == wrapped {
+            // Of a store that was made just now nothing is sealed by another key.
+            know(store, &master, master.active(), dice).await?;
+        }
         Ok(Self::new(master, &pepper))
     }
 
-    /// Whether these keys open what the store has kept under [`PEPPER`].
-    pub fn check(master: &MasterKeys, kept: Vec<u8>) -> Result<(), InstallationSecretsError> {
-        master.unwrap(PEPPER, &Sealed(kept)).map(|_| ()).map_err(InstallationSecretsError::Pepper)
+    /// To be called before anything is sealed: from now on the store is not opened without the active key. One that was
+    /// last used by a version that did not write keys down may be sealed by any of them.
+    pub async fn note_keys<S: Catalog + KeptSeals + ?Sized>(
+        &self,
+        store: &S,
+        dice: &dyn Dice,
+    ) -> Result<(), StoreError> {
+        let nothing_known = store.settings(KNOWN_MASTER_KEY).await?.is_empty();
+        for name in self.master.names().take(if nothing_known { usize::MAX } else { 1 }) {
+            know(store, &self.master, name, dice).await?;
+        }
+        Ok(())
+    }
+
+    /// The names of other keys than the active one that something may still be sealed by.
+    pub async fn others_needed(&self, store: &(impl KeptSeals + ?Sized)) -> Result<Vec<String>, StoreError> {
+        let known = store.settings(KNOWN_MASTER_KEY).await?;
+        let names = known.iter().filter_map(|(name, _)| name.strip_prefix(KNOWN_MASTER_KEY));
+        Ok(names.filter(|name| *name != self.master.active()).map(str::to_owned).collect())
+    }
+
+    /// Whether these keys open what the store has sealed: what it has kept under [`PEPPER`], and the keys it knows.
+    pub fn check(
+        master: &MasterKeys,
+        pepper: Vec<u8>,
+        known: &[(String, Vec<u8>)],
+    ) -> Result<(), InstallationSecretsError> {
+        let opened = master.unwrap(PEPPER, &Sealed(pepper)).map(|_| ());
+        opened.map_err(|error| refusal(error, InstallationSecretsError::Pepper))?;
+        check_known(master, known)
     }
 
     fn new(master: MasterKeys, pepper: &[u8]) -> Self {
@@ -68,6 +114,38 @@ impl InstallationSecrets {
     pub(crate) fn cursor_tag(&self, text: &[u8]) -> [u8; 32] {
         digest(hmac::sign(&self.cursors, text))
     }
+}
+
+/// A key that is missing is told by its name.
+fn refusal(
+    error: SealError,
+    otherwise: impl FnOnce(SealError) -> InstallationSecretsError,
+) -> InstallationSecretsError {
+    match error {
+        SealError::UnknownMasterKey(name) => InstallationSecretsError::MissingMasterKey(name),
+        error => otherwise(error),
+    }
+}
+
+fn check_known(master: &MasterKeys, known: &[(String, Vec<u8>)]) -> Result<(), InstallationSecretsError> {
+    for (setting, proof) in known {
+        let name = setting.strip_prefix(KNOWN_MASTER_KEY).unwrap_or(setting);
+        let proven = master.proves(name, &Sealed(proof.clone()));
+        proven
+            .map_err(|error| refusal(error, |_| InstallationSecretsError::OtherMasterKey(name.to_owned())))?;
+    }
+    Ok(())
+}
+
+async fn know<S: Catalog + ?Sized>(
+    store: &S,
+    master: &MasterKeys,
+    name: &str,
+    dice: &dyn Dice,
+) -> Result<(), StoreError> {
+    let proof = master.proof_of(name, dice).expect("a name of theirs");
+    store.setting_or_insert(&format!("{KNOWN_MASTER_KEY}{name}"), &proof.0).await?;
+    Ok(())
 }
 
 fn digest(tag: hmac::Tag) -> [u8; 32] {
@@ -113,6 +191,77 @@ mod tests {
         let (store, dice) = store_and_dice();
         InstallationSecrets::open(&store, master(1), &dice).await.unwrap();
         let error = InstallationSecrets::open(&store, master(2), &dice).await.unwrap_err();
-        assert!(matches!(error, InstallationSecretsError::Pepper(SealError::UnknownMasterKey(_))), "{error}");
+        assert!(
+            matches!(&error, InstallationSecretsError::MissingMasterKey(name) if name == "k1"),
+            "{error}"
+        );
+    }
+
+    fn both(first: u8, second: u8) -> MasterKeys {
+        let key = |byte: u8| format!("k{byte}:{}", STANDARD.encode([byte; 32]));
+        MasterKeys::parse(&format!("{},{}", key(first), key(second))).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_key_that_something_may_be_sealed_by_is_not_left_out() {
+        let (store, dice) = store_and_dice();
+        InstallationSecrets::open(&store, master(1), &dice).await.unwrap();
+        InstallationSecrets::open(&store, both(1, 2), &dice)
+            .await
+            .unwrap()
+            .note_keys(&store, &dice)
+            .await
+            .unwrap();
+        InstallationSecrets::open(&store, master(1), &dice).await.expect("nothing was sealed by the second");
+
+        InstallationSecrets::open(&store, both(2, 1), &dice)
+            .await
+            .unwrap()
+            .note_keys(&store, &dice)
+            .await
+            .unwrap();
+        for (keys, missing) in [(master(1), "k2"), (master(2), "k1")] {
+            let error = InstallationSecrets::open(&store, keys, &dice).await.unwrap_err();
+            assert!(
+                matches!(&error, InstallationSecretsError::MissingMasterKey(name) if name == missing),
+                "{error}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn of_a_store_that_does_not_know_its_keys_none_is_left_out() {
+        let (store, dice) = store_and_dice();
+        let wrapped = both(2, 1).wrap(PEPPER, &[7; 32], &dice);
+        store.setting_or_insert(PEPPER, &wrapped.0).await.unwrap();
+        InstallationSecrets::open(&store, both(2, 1), &dice)
+            .await
+            .unwrap()
+            .note_keys(&store, &dice)
+            .await
+            .unwrap();
+        let error = InstallationSecrets::open(&store, master(2), &dice).await.unwrap_err();
+        assert!(
+            matches!(&error, InstallationSecretsError::MissingMasterKey(name) if name == "k1"),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn another_key_of_the_same_name_is_refused_before_it_seals_anything() {
+        let (store, dice) = store_and_dice();
+        InstallationSecrets::open(&store, both(1, 2), &dice).await.unwrap();
+        InstallationSecrets::open(&store, both(2, 1), &dice)
+            .await
+            .unwrap()
+            .note_keys(&store, &dice)
+            .await
+            .unwrap();
+        let key = |name: &str, byte: u8| format!("{name}:{}", STANDARD.encode([byte; 32]));
+        let other = MasterKeys::parse(&format!("{},{}", key("k1", 1), key("k2", 9))).unwrap();
+        let error = InstallationSecrets::open(&store, other, &dice).await.unwrap_err();
+        assert!(matches!(&error, InstallationSecretsError::OtherMasterKey(name) if name == "k2"), "{error}");
+        let told = error.to_string();
+        assert!(told.contains("`k2`") && !told.contains(&STANDARD.encode([9; 32])), "{told}");
     }
 }

@@ -79,6 +79,7 @@ impl KeyText {
             source_id: None,
             rate_limit: None,
             expires_at: None,
+            allowed_addresses: Vec::new(),
             last_used_at: None,
             revoked_at: None,
             created_at: now,

@@ -8,6 +8,7 @@
 //! Nothing here calls a destination: what is committed is announced through [`store::Announce`].
 
 // The hot path.
+mod cloud_events;
 mod event_text;
 mod full_backlogs;
 #[cfg(fuzzing)]
@@ -24,6 +25,7 @@ pub mod auth;
 mod body;
 mod cache;
 mod client_address;
+pub mod data_keys;
 mod docs;
 pub mod doctor;
 mod document;
@@ -34,6 +36,7 @@ mod health;
 pub mod installation_secrets;
 pub mod json;
 pub mod keys;
+pub mod master_keys;
 mod metrics;
 mod named;
 pub mod page;
@@ -41,6 +44,7 @@ pub mod path;
 mod place;
 pub mod query;
 pub mod read;
+mod refused;
 mod request;
 pub mod router;
 pub mod server;

@@ -60,8 +60,10 @@ problems! {
 
 problems! {
     [OF_THE_HEAD, OF_THE_NODE];
+    /// It is asked whether a source's URL is there.
+    LookingForDoor: SourceDisabled NotFound;
     /// An event comes in by a source's URL.
-    Ingesting: InvalidHeader SignatureInvalid UnsupportedMediaType PayloadTooLarge ValidationFailed SourceDisabled NotFound IdempotencyConflict QuotaExceeded BacklogFull OutcomeUnknown;
+    Ingesting: InvalidJson InvalidHeader SignatureInvalid UnsupportedMediaType PayloadTooLarge ValidationFailed SourceDisabled NotFound IdempotencyConflict QuotaExceeded BacklogFull OutcomeUnknown;
 }
 
 problems! {
@@ -76,6 +78,10 @@ problems! {
     AskingAboutOne: ValidationFailed NotFound;
     /// One object is read.
     Reading: NotFound;
+    /// A secret is shown.
+    Revealing: NotFound RevealDisabled;
+    /// Keys are changed.
+    RotatingKeys: InvalidJson UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotRotated OutcomeUnknown;
     /// A list is read.
     Listing: InvalidCursor ValidationFailed;
     /// The list of something is read.

@@ -7,6 +7,7 @@ use crate::{
     app::App,
     auth::PublishCtx,
     body,
+    cloud_events::{self, Door, ReceivedEvent},
     error::ApiError,
     event_text,
     ingest_url::respond,
@@ -23,6 +24,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use contract::{Accepted, BatchAnswer, BatchResult, Publish, Refused, schema};
 use domain::{
+    cloud_event::Mode,
     event::{Event, EventType, EventTypeError, Headers},
     id::{EventId, RequestId},
     limits, tag,
@@ -45,7 +47,9 @@ pub(crate) struct PublishBatch<'a> {
     events: EventList<'a>,
 }
 
-/// Publish an event. The answer comes when the event and its deliveries are durable. Scope `ingest:write`.
+/// Publish an event. The answer comes when the event and its deliveries are durable. CloudEvents are taken too: one in binary
+/// mode (`ce-…` headers) or in structured mode (`application/cloudevents+json`), or a batch
+/// (`application/cloudevents-batch+json`), which is answered like a batch. Scope `ingest:write`.
 #[utoipa::path(post, path = "/v1/events", tag = "events", operation_id = "publish",
     params(CreateAccountParam, ("idempotency-key" = Option<schema::IdempotencyKeyHeader>, Header,
             description = "The same as `idempotency_key` of the body.")),
@@ -59,8 +63,17 @@ pub(crate) async fn publish(
     request: Request,
 ) -> Result<Response, ApiError> {
     let header_key = event_text::publish_key(request.headers())?;
-    let ((rate_status, _), request) = check_before_body(&app, &by, request).await?;
+    let mode = cloud_events::mode(request.headers())?;
+    if header_key.is_some() && mode.is_some() {
+        return Err(ApiError::invalid_header(
+            "the key of a CloudEvent are its `source` and `id`: leave out `idempotency-key`",
+        ));
+    }
+    let ((rate_status, meters), request) = check_before_body(&app, &by, request).await?;
     let headers = event_text::kept_publish_headers(request.headers());
+    if let Some(mode) = mode {
+        return publish_cloud_events(&app, by, request, mode, headers, (rate_status, meters)).await;
+    }
     let (bytes, reserved) = json::read(request, &app, by.account_id, app.config.body_limit).await?;
     json::check_shape(&bytes, None)?;
     let publish: Publish<'_> = json::parse(&bytes)?;
@@ -73,6 +86,46 @@ pub(crate) async fn publish(
     let (event, key) = checked_event(publish, &by, headers, header_key, app.now(), app.dice.bits())?;
     drop(bytes);
     respond(app.admission.admit(event, key, reserved).await, rate_status)
+}
+
+/// The same with CloudEvents in the request, in any of their modes.
+async fn publish_cloud_events(
+    app: &App,
+    mut by: PublishCtx,
+    request: Request,
+    mode: Mode,
+    headers: Headers,
+    rate: (RateStatus, RateMeters),
+) -> Result<Response, ApiError> {
+    body::check_unencoded(request.headers())?;
+    let (parts, body) = request.into_parts();
+    let (limit, deadlines, budget) = (app.config.body_limit, &app.config.deadlines, app.admission.budget());
+    let (body, reserved) = body::read(body, limit, deadlines, budget, by.account_id).await?;
+    let one = match mode {
+        Mode::Batched => None,
+        mode => Some(ReceivedEvent::one(mode, &parts.headers, body.clone())?),
+    };
+    let many = if one.is_none() { cloud_events::read_batch(&body)? } else { Vec::new() };
+    drop(body);
+    // Events that are refused make no account.
+    if let Some(new) = by.new_account.take().filter(|_| one.is_some() || !many.is_empty()) {
+        by.account_id = accounts::of_new_uid(app, by.account_id, &new).await?;
+    }
+    let door = Door {
+        account_id: by.account_id,
+        source_id: by.source_id,
+        tags: None,
+        headers,
+        event_type: None,
+        provider_id: None,
+    };
+    match one {
+        Some(one) => cloud_events::admit_one(app, one, &door, reserved, rate.0).await,
+        None => {
+            let request_id = cloud_events::request_id(&parts.extensions);
+            cloud_events::admit_batch(app, many, &door, rate, request_id).await
+        }
+    }
 }
 
 /// The body of a request that is refused is not read. Gives the limits that count, the account's with them.
@@ -144,15 +197,43 @@ pub(crate) async fn publish_batch(
             by.account_id = accounts::of_new_uid(&app, by.account_id, &new).await?;
         }
     }
-    let mut submitted = Vec::with_capacity(batch.events.0.len());
-    for (place, raw) in batch.events.0.into_iter().enumerate() {
+    let checked = batch.events.0.into_iter().enumerate().map(|(place, raw)| {
         // A microsecond apart, so that they are listed in the order they were given in.
         let at = now.plus(Duration::from_micros(place as u64));
-        let checked = json::parse::<Publish<'_>>(raw.get().as_bytes())
+        json::parse::<Publish<'_>>(raw.get().as_bytes())
             .and_then(|publish| checked_event(publish, &by, headers.clone(), None, at, app.dice.bits()))
-            .and_then(|event| Ok((event, app.admission.budget().reserve(by.account_id, raw.get().len())?)));
+            .map(|(event, key)| Checked { event, key, size: raw.get().len() })
+    });
+    let answers = admit_all(&app, checked).await;
+    if let Some(trouble) = server_failure(&answers) {
+        return Err(trouble);
+    }
+    let results = answers.into_iter().map(|answer| batch_result(answer, request_id)).collect();
+    let mut response = room.json_as(StatusCode::ACCEPTED, &BatchAnswer { results })?;
+    rate_status.write(response.headers_mut());
+    Ok(response)
+}
+
+/// An event that may come in, and what it takes of memory while it waits.
+pub(crate) struct Checked {
+    pub(crate) event: Event,
+    pub(crate) key: Option<store::IdempotencyKey>,
+    pub(crate) size: usize,
+}
+
+/// Takes in what is sound, and says of each what became of it, in order.
+pub(crate) async fn admit_all(
+    app: &App,
+    events: impl Iterator<Item = Result<Checked, ApiError>>,
+) -> Vec<Result<Accepted, ApiError>> {
+    let mut submitted = Vec::with_capacity(events.size_hint().0);
+    for checked in events {
+        let checked = checked.and_then(|Checked { event, key, size }| {
+            let reserved = app.admission.budget().reserve(event.account_id, size)?;
+            Ok((event, key, reserved))
+        });
         submitted.push(match checked {
-            Ok(((event, key), reserved)) => {
+            Ok((event, key, reserved)) => {
                 app.admission.submit(event, key, reserved).await.map_err(ApiError::from)
             }
             Err(error) => Err(error),
@@ -168,13 +249,7 @@ pub(crate) async fn publish_batch(
             Err(error) => Err(error),
         });
     }
-    if let Some(trouble) = server_failure(&answers) {
-        return Err(trouble);
-    }
-    let results = answers.into_iter().map(|answer| batch_result(answer, request_id)).collect();
-    let mut response = room.json_as(StatusCode::ACCEPTED, &BatchAnswer { results })?;
-    rate_status.write(response.headers_mut());
-    Ok(response)
+    answers
 }
 
 /// If nothing was accepted because of us, the batch as a whole should be sent again.
@@ -184,7 +259,7 @@ fn server_failure(answers: &[Result<Accepted, ApiError>]) -> Option<ApiError> {
     answers.iter().all(ours).then(|| answers[0].clone().err()).flatten()
 }
 
-fn batch_result(answer: Result<Accepted, ApiError>, request_id: RequestId) -> BatchResult {
+pub(crate) fn batch_result(answer: Result<Accepted, ApiError>, request_id: RequestId) -> BatchResult {
     match answer {
         Ok(accepted) => BatchResult::Accepted(accepted),
         Err(error) => {

@@ -28,7 +28,7 @@ pub use search::Wanted;
 use crate::{app::App, error::ApiError, views};
 use contract::{
     AccountView, ApiKeyView, AuditEntryView, DeadLetterGroupView, IngestUrlView, NodeView, PortalLinkView,
-    ReplayView, RouteView, SourceView, UserView,
+    RefusedRequestView, ReplayView, RouteView, SourceView, UserView,
 };
 use domain::{
     account::Account,
@@ -185,6 +185,17 @@ pub async fn sources(
     Ok(found.map(views::source))
 }
 
+/// The last requests that a source did not believe, newest first.
+pub async fn refused_requests(
+    app: &App,
+    account: AccountId,
+    id: SourceId,
+) -> Result<Vec<RefusedRequestView>, ApiError> {
+    app.store.source(account, id).await?;
+    let kept = app.store.refused_requests(account, id).await?;
+    Ok(kept.iter().map(views::refused_request).collect())
+}
+
 /// A source's ingest URL, in the clear.
 pub async fn source_ingest_url(
     app: &App,
@@ -192,7 +203,7 @@ pub async fn source_ingest_url(
     id: SourceId,
 ) -> Result<IngestUrlView, ApiError> {
     let source = app.store.source(account, id).await?;
-    let key = app.data_key(account).await?;
+    let key = app.data_key_for(account, [&source.token]).await?;
     Ok(IngestUrlView { ingest_url: ingest_url(app, &source, &key)? })
 }
 

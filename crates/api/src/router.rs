@@ -5,9 +5,9 @@ use crate::{
     answers::share_of_all,
     api_keys,
     app::App,
-    audit, dead_letters, deliveries, destinations, docs, doctor,
+    audit, data_keys, dead_letters, deliveries, destinations, docs, doctor,
     error::ApiError,
-    events, health, ingest_url, metrics, nodes, publish, replays, request, routes,
+    events, health, ingest_url, master_keys, metrics, nodes, publish, replays, request, routes,
     session::{self, Pages},
     sources, stats, stream, users,
 };
@@ -111,6 +111,7 @@ fn urls() -> OpenApiRouter<App> {
         .routes(routes!(sources::create, sources::list))
         .routes(routes!(sources::get, sources::update, sources::delete))
         .routes(routes!(sources::reveal_url))
+        .routes(routes!(sources::refused))
         .routes(routes!(sources::rotate_token))
         .routes(routes!(destinations::create, destinations::list))
         .routes(routes!(destinations::get, destinations::update, destinations::delete))
@@ -154,13 +155,17 @@ fn urls() -> OpenApiRouter<App> {
         .routes(routes!(audit::list))
         // The nodes.
         .routes(routes!(nodes::list))
+        // The keys that encrypt what is secret.
+        .routes(routes!(master_keys::list))
+        .routes(routes!(master_keys::rotate))
+        .routes(routes!(data_keys::rotate))
         // Everything above changes things in several steps; below, the committer takes care of that.
         .route_layer(middleware::from_fn(request::finish_despite_disconnect))
         // These change nothing, and end with their client.
         .routes(routes!(destinations::test::test))
         .routes(routes!(doctor::examine))
         // Events come in.
-        .routes(routes!(ingest_url::ingest))
+        .routes(routes!(ingest_url::ingest, ingest_url::look))
         .routes(routes!(publish::publish))
         .routes(routes!(publish::publish_batch))
         .merge(probes())

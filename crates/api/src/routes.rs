@@ -6,7 +6,7 @@ use crate::{
     app::App,
     auth::AccountCtx,
     changes::{IfMatch, IfMatchParam, Versioned, until_unchanged},
-    destinations::signing,
+    destinations::{secret, signing},
     error::ApiError,
     json::{self, Body},
     named,
@@ -42,9 +42,10 @@ struct Matching {
     filter: Option<Filter>,
 }
 
-fn parse(form: Value, mut body: Value) -> Result<NewRoute, ApiError> {
+fn parse(mut form: Value, mut body: Value) -> Result<NewRoute, ApiError> {
     let filter = body.as_object_mut().and_then(|members| members.shift_remove("filter"));
     json::known_removals::<NewRoute>(&body)?;
+    signing::forget_header(&mut form, &body);
     let mut merged = json::merge_patch(form, body);
     if let (Some(filter), Some(members)) = (filter, merged.as_object_mut()) {
         members.insert("filter".into(), filter);
@@ -169,6 +170,7 @@ pub(crate) async fn create(
     let id = RouteId::at(now, app.dice.bits());
     let mut route = Route::new(id, account, input.destination_id, now);
     write(input, checked, &mut route);
+    check_signing(&app, &route).await?;
     let entry = ctx.entry(&app, id, told(&route).made());
     let created = app.store.create_route(&route, &entry).await;
     let written = app.config_written(account, &[route.destination_id], created).await;
@@ -235,6 +237,7 @@ pub(crate) async fn update(
         let input = parse(form(&route), patch.clone())?;
         let checked = check(&input, Some(&route), retention_days)?;
         write(input, checked, &mut route);
+        check_signing(app, &route).await?;
         route.updated_at = app.now();
         touched.push(route.destination_id);
         touched.dedup();
@@ -265,6 +268,14 @@ pub(crate) async fn delete(
     let deleted = app.store.delete_route(account, id, app.now(), &entry).await;
     app.config_written(account, &[route.destination_id], deleted).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// A route that asks for another signature asks for one that its destination can make.
+async fn check_signing(app: &App, route: &Route) -> Result<(), ApiError> {
+    let Some(signing) = &route.signing else { return Ok(()) };
+    let found = app.store.destination(route.account_id, route.destination_id).await;
+    let destination = found.map_err(refuse_reference)?;
+    secret::check_fits(&destination, signing, &*app.data_key(route.account_id).await?)
 }
 
 /// Source and destination may be named by their uids.

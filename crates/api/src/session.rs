@@ -26,7 +26,7 @@ pub(crate) use transport::Transport;
 use crate::{
     app::App,
     audit::refusals::Recognised,
-    auth::{self, Used},
+    auth::{self, ToNote},
     cache::Cache,
     client_address::ClientAddress,
     error::ApiError,
@@ -381,6 +381,9 @@ async fn signed_in(
     if let Err(over) = known.usable(now) {
         return Ok(Err(over));
     }
+    if let Some(Err(refused)) = known.key().map(|key| auth::key_allows(key, client)) {
+        return Ok(Err(refused));
+    }
     let checked = match known.portal_link() {
         Some(_) => portal::check_address(parts),
         None => check_address(known.kind(), parts),
@@ -396,9 +399,9 @@ async fn signed_in(
     }
     let fresh = now.since(known.session().seen_at) < limits::SESSION_USE_NOTED;
     if !fresh && !known.noted.swap(true, Ordering::Relaxed) {
-        app.keys.note(Used::Session(known.session().id));
+        app.keys.note(ToNote::SessionUsed(known.session().id));
         if let Some(key) = known.key() {
-            app.keys.note(Used::Key(key.id));
+            app.keys.note(ToNote::KeyUsed(key.id));
         }
     }
     Ok(Ok(known))

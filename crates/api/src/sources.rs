@@ -23,7 +23,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use contract::{IngestUrlView, ListBody, NameQuery, NewSource, SourceTag, SourceView, schema};
+use contract::{
+    IngestUrlView, ListBody, NameQuery, NewSource, RefusedRequestView, SourceTag, SourceView, schema,
+};
 use domain::{
     account::Scope,
     audit::Told,
@@ -68,6 +70,7 @@ fn form(source: &Source) -> Value {
         verification: verification::form(&source.verification),
         rate_limit: source.rate_limit,
         tags: source.tags.iter().map(views::source_tag).collect(),
+        keep_refused: source.keep_refused,
     };
     serde_json::to_value(input).expect("an input is plain data")
 }
@@ -86,6 +89,7 @@ fn write(input: NewSource, source: &mut Source, sealer: &Sealer<'_>) {
     source.verification = verification::read(input.verification, &source.verification, source.id, sealer);
     source.rate_limit = input.rate_limit;
     source.tags = input.tags.into_iter().filter_map(tag_rule).collect();
+    source.keep_refused = input.keep_refused;
 }
 
 fn check_tags(checks: &mut Checks, tags: &[SourceTag]) {
@@ -198,7 +202,7 @@ pub(crate) async fn get(
 #[utoipa::path(
     get, path = "/v1/sources/{id}/ingest-url", operation_id = "get_source_ingest_url", tag = "sources",
     params(("id" = schema::SourceRef, Path)),
-    responses((status = 200, description = "The URL.", body = IngestUrlView), problems::Reading),
+    responses((status = 200, description = "The URL.", body = IngestUrlView), problems::Revealing),
 )]
 pub(crate) async fn reveal_url(
     State(app): State<App>,
@@ -206,10 +210,29 @@ pub(crate) async fn reveal_url(
     Id(id): Id<SourceId>,
 ) -> Result<impl IntoResponse, ApiError> {
     let account = ctx.require(Scope::SecretsReveal)?;
+    app.may_reveal()?;
     let view = read::source_ingest_url(&app, account, id).await?;
     // Written down before it is told: what cannot be is not shown.
     app.store.write_audit(Some(account), &ctx.entry(&app, id, None)).await?;
     Ok(([(header::CACHE_CONTROL, "no-store")], Json(view)))
+}
+
+/// List the last requests that a source did not believe, newest first, and why. There are ten at most, and only of a source
+/// that has `keep_refused`. Scope `events:read`.
+#[utoipa::path(
+    get, path = "/v1/sources/{id}/refused", operation_id = "list_refused_requests", tag = "sources",
+    params(("id" = schema::SourceRef, Path)),
+    responses((status = 200, description = "All of them.", body = ListBody<RefusedRequestView>), problems::Reading),
+)]
+pub(crate) async fn refused(
+    State(app): State<App>,
+    ctx: AccountCtx,
+    Id(id): Id<SourceId>,
+) -> Result<Response, ApiError> {
+    let account = ctx.require(Scope::EventsRead)?;
+    let room = app.answers.page(account).await?;
+    let data = read::refused_requests(&app, account, id).await?;
+    room.json(&ListBody { data, next_cursor: None, searched_until: None })
 }
 
 /// Change a source. Scope `destinations:write`.

@@ -1,7 +1,7 @@
 //! Checks of bodies: everything that is wrong with a body is found at once and said with its place.
 
 use crate::error::{ApiError, FieldError};
-use domain::{delivery_settings::DeliverySettings, id, limits, retry::RetrySettings};
+use domain::{address::network, delivery_settings::DeliverySettings, id, limits, retry::RetrySettings};
 use std::{borrow::Cow, collections::BTreeSet, fmt::Display, ops::RangeInclusive, time::Duration};
 
 /// Collects what is wrong; [`Checks::done`] turns it into one answer.
@@ -16,11 +16,6 @@ impl Checks {
         detail: impl Into<Cow<'static, str>>,
     ) {
         self.0.push(FieldError::new(pointer, code, detail));
-    }
-
-    /// Part of the contract, and not built yet: better refused than stored and ignored.
-    pub(crate) fn not_available(&mut self, pointer: &str, detail: impl Into<Cow<'static, str>>) {
-        self.refuse(pointer, "not_available", detail);
     }
 
     pub(crate) fn done(self) -> Result<(), ApiError> {
@@ -61,6 +56,19 @@ impl Checks {
     pub(crate) fn rate_limit(&mut self, per_second: Option<u32>) {
         if let Some(per_second) = per_second {
             self.range("/rate_limit", per_second, 1..=limits::RATE_LIMIT_MAX);
+        }
+    }
+
+    /// Addresses and networks that a key or a source is used from.
+    pub(crate) fn networks(&mut self, pointer: &str, networks: &[String]) {
+        if networks.len() > limits::ALLOWED_ADDRESSES {
+            self.refuse(pointer, "too_many", format!("at most {}", limits::ALLOWED_ADDRESSES));
+        }
+        for (place, text) in networks.iter().enumerate().take(limits::ALLOWED_ADDRESSES) {
+            if network(text).is_none() {
+                let detail = "an address or a network, such as 192.0.2.0/24";
+                self.refuse(format!("{pointer}/{place}"), "invalid_value", detail);
+            }
         }
     }
 
@@ -199,7 +207,7 @@ pub(crate) fn is_uid(text: &str) -> bool {
 }
 
 /// Names that are credentials wherever they occur.
-const CREDENTIALS: &[&str] = &["authorization", "cookie"];
+pub(crate) const CREDENTIALS: &[&str] = &["authorization", "cookie"];
 
 /// Ours, or HTTP's own: a destination's setting cannot replace them.
 fn is_reserved(lower: &str) -> bool {

@@ -11,12 +11,14 @@ mod behind_pgbouncer;
 mod blocked_tells_nothing;
 mod bodies_unaltered;
 mod breaker;
+mod changed_audit_log;
 mod changes_obeyed;
 mod clock_jumps;
 mod cold_start;
 mod compressed_ingest;
 mod connections_cut;
 mod cost_of_more_nodes;
+mod cost_of_refusing;
 mod customers_under_kills;
 mod damaged_files;
 mod database_crash;
@@ -37,12 +39,14 @@ mod full_disk;
 mod graceful_stop;
 mod guessing;
 mod hanging_destination;
+mod header_injection;
 mod held_million;
 mod hostile_receivers;
 mod idempotency_race;
 mod idle_latency;
 mod json_bombs;
 mod judge_all_logs;
+mod key_handling;
 mod key_over_its_limit;
 mod killed_at_every_failpoint;
 mod killed_under_load;
@@ -52,6 +56,7 @@ mod limit_across_nodes;
 mod limits_exactly;
 mod long_history;
 mod lost_commit_answer;
+mod master_key_rotated;
 mod memory_of_a_million;
 mod memory_of_json;
 mod metrics_agree;
@@ -66,18 +71,25 @@ mod outage_is_no_denial;
 mod overload;
 mod oversize_bodies;
 mod panics;
+mod provider_signatures;
 mod read_only_database;
 mod rebinding;
 mod replay_under_kills;
+mod replayed_provider_requests;
 mod request_smuggling;
 mod retention_keeps_waiting;
 mod retry_after_obeyed;
 mod retry_race;
 mod rolling_restart;
+mod rotation_gap;
+mod scope_matrix;
 mod second_process_refused;
+mod secrets_at_rest;
+mod secrets_in_output;
 mod slots_in_use;
 mod slow_backlog;
 mod slow_disk;
+mod sql_injection;
 mod starvation;
 mod statistics_in_time;
 mod throughput;
@@ -199,6 +211,9 @@ checks! {
         "stored events get to a new destination once, on nodes that die, and for little more than ordinary ones";
     retry_race ["c09"] BOTH => "a retry asked for at the moment of the automatic one is still one attempt";
     changes_obeyed ["c10"] BOTH => "a change of a destination is obeyed by every node within a second";
+    rotation_gap ["c11"] BOTH =>
+        "a secret that is changed under load costs nobody a request, and the old one signs no longer than it may";
+    header_injection ["f13"] BOTH => "nothing that is written anywhere puts a line into a request, or takes the place of ours";
     bodies_unaltered ["c12"] BOTH => "ten thousand odd bodies arrive byte for byte";
     attempts_told_apart ["c13"] BOTH =>
         "attempts and replays of an event can be told apart, and each verifies";
@@ -261,6 +276,22 @@ checks! {
         "a key that is far too fast is held to its limit and no other key notices";
     guessing ["f18"] BOTH =>
         "whoever guesses credentials learns nothing and is slowed down, and no right one is refused for it";
+    secrets_at_rest ["f11"] BOTH =>
+        "no secret is found in the tables or in any file, and one that was moved to another row opens nothing";
+    secrets_in_output ["f12"] BOTH =>
+        "no secret is found in logs, metrics, traces, answers, the audit log or the list of processes";
+    provider_signatures ["f07"] BOTH =>
+        "a request comes in if its provider has signed it, and else not, whatever is done to it";
+    replayed_provider_requests ["f20"] BOTH =>
+        "a provider's request that is sent again makes no second event, and is none when it is old";
+    key_handling ["f08"] BOTH =>
+        "nothing of a key is stored, none is taken from a URL, and one that is over is refused everywhere within a second";
+    scope_matrix ["f10"] BOTH => "a key may do what its scopes say, and nothing else";
+    sql_injection ["f16"] BOTH => "what somebody searches for is never read as SQL";
+    changed_audit_log ["f19"] BOTH =>
+        "every act leaves one entry, and an entry that is changed or taken out afterwards is named";
+    cost_of_refusing [] BOTH =>
+        "a forged request costs no more than a real one, and takes the processor from nobody else";
     one_account_takes_all ["fair"] BOTH =>
         "an account that takes all it can get of what accounts share takes nothing from another";
     deep_backlog ["e11"] BOTH => "a million waiting deliveries slow down neither the start nor the rest";
@@ -286,6 +317,8 @@ checks! {
     throughput ["speed"] BOTH => "thousands of events a second go through, and what each costs is told";
     idle_latency ["latency"] BOTH =>
         "on an idle node half of all events reach their receiver within ten milliseconds";
+    master_key_rotated [] BOTH =>
+        "master keys and data keys are changed under load, through kills: nothing fails, and the old one can go";
     memory_of_a_million ["memory"] BOTH => "a million waiting deliveries are not kept in memory";
     cold_start ["coldstart"] BOTH => "a node serves within a second of its start";
     bad_input ["badinput"] BOTH => "each bad input has its answer and no effect";

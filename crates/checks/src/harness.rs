@@ -15,6 +15,7 @@
 //! | [`report`] | counts and broken rules, as one line of JSON |
 //! | [`figures`] | medians, memory, CPU time an event |
 //! | [`visitor`] | a browser that has signed in, as far as pages and their time are concerned |
+//! | [`canaries`] | secrets that can be found again, and looking for them |
 //! | [`waiting`] | waiting for something to become true, and work that goes on meanwhile |
 //! | [`audit`] | what the tables must look like when all is done |
 //! | [`logbook`] | what every check leaves behind: both logs, the faults, and the attempts of the tables |
@@ -34,6 +35,7 @@
 //! | [`rollup_sums`] | whether what was summed up is what happened |
 //! | [`disk`] | how long the disk alone takes, beside whatever else writes to it |
 //! | [`raw_http`] | HTTP by hand, for what no client would send |
+//! | [`providers`] | providers that sign what they send, and requests of theirs |
 //! | [`strace`] | watching and failing system calls |
 //! | [`prelude`] | the words that most checks use: what a check imports by name besides is what is special about it |
 
@@ -41,6 +43,7 @@ pub(crate) mod audit;
 pub(crate) mod backlog;
 pub(crate) mod bursts;
 pub(crate) mod bystanders;
+pub(crate) mod canaries;
 pub(crate) mod database;
 pub(crate) mod disk;
 pub(crate) mod doctor;
@@ -60,6 +63,7 @@ pub(crate) mod own_network;
 pub(crate) mod ownership;
 pub(crate) mod pooler;
 pub(crate) mod postgres_server;
+pub(crate) mod providers;
 pub(crate) mod raw_http;
 pub(crate) mod report;
 pub(crate) mod rollup_sums;

@@ -4,11 +4,12 @@ use crate::{Client, Error};
 use bytes::Bytes;
 use contract::{
     Accepted, AccountView, ApiKeyInput, ApiKeyView, AttemptView, BatchAnswer, BatchResult,
-    DeadLetterGroupView, DeliveryDetailView, DeliveryQuery, DeliveryView, DestinationStatsView,
-    DestinationView, DismissInput, DismissedView, EventDetailView, EventQuery, EventView, FanoutStatsView,
-    IngestUrlView, ListBody, NewAccount, NewApiKeyView, NewDestination, NewRoute, NewSource, NodeView,
-    Publish, ReplayEstimateView, ReplayInput, ReplayView, RouteView, SecretView, SeriesView, SourceView,
-    StatsView, TestEvent,
+    DataKeyRotationView, DeadLetterGroupView, DeliveryDetailView, DeliveryQuery, DeliveryView,
+    DestinationStatsView, DestinationView, DismissInput, DismissedView, EventDetailView, EventQuery,
+    EventView, FanoutStatsView, IngestUrlView, ListBody, MasterKeysView, NewAccount, NewApiKeyView,
+    NewDestination, NewRoute, NewSource, NodeView, Publish, ReplayEstimateView, ReplayInput, ReplayView,
+    RotateDataKeys, RotateMasterKey, RotateSecret, RotationView, RouteView, SecretView, SeriesView,
+    SourceView, StatsView, TestEvent,
 };
 use domain::id::{AccountId, ApiKeyId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId};
 use http::{HeaderName, HeaderValue, Method};
@@ -68,6 +69,9 @@ calls! {
     delete_destination(id: DestinationId) -> () = delete "/v1/destinations/{id}";
     destination_secret(id: DestinationId) -> SecretView = get "/v1/destinations/{id}/secret";
     rotate_secret(id: DestinationId) -> DestinationView = act "/v1/destinations/{id}/rotate-secret";
+    /// The same with what is asked for.
+    rotate_secret_as(id: DestinationId, how: &RotateSecret) -> DestinationView
+        = post "/v1/destinations/{id}/rotate-secret", how;
     pause(id: DestinationId) -> DestinationView = act "/v1/destinations/{id}/pause";
     resume(id: DestinationId) -> DestinationView = act "/v1/destinations/{id}/resume";
     enable(id: DestinationId) -> DestinationView = act "/v1/destinations/{id}/enable";
@@ -128,6 +132,11 @@ calls! {
 
     /// The nodes that share the store.
     nodes() -> ListBody<NodeView> = get "/v1/nodes";
+    /// Operator only, as are the next two.
+    master_keys() -> MasterKeysView = get "/v1/master-keys";
+    /// The next step: again until it is done.
+    rotate_master_key(from: &RotateMasterKey) -> RotationView = post "/v1/master-keys/rotate", from;
+    rotate_data_keys(from: &RotateDataKeys) -> DataKeyRotationView = post "/v1/data-keys/rotate", from;
 }
 
 /// What is not asked for or answered as JSON, and the node itself.

@@ -26,11 +26,15 @@ pub struct ApiKeyView {
     /// The source an ingest key is bound to.
     #[schema(value_type = Option<schema::SourceId>, required)]
     pub source_id: Option<SourceId>,
-    /// Requests per second.
+    /// Events a second that it may bring in, on each node.
     #[schema(required)]
     pub rate_limit: Option<u32>,
     #[schema(value_type = Option<schema::Timestamp>, required)]
     pub expires_at: Option<Timestamp>,
+    /// Networks that it is taken from; empty: all.
+    #[serde(default)]
+    #[schema(required, max_items = 64)]
+    pub allowed_addresses: Vec<String>,
     /// Written once a minute at most.
     #[schema(value_type = Option<schema::Timestamp>, required)]
     pub last_used_at: Option<Timestamp>,
@@ -66,4 +70,7 @@ pub struct ApiKeyInput {
     /// Events a second it may bring in, on each node; a second's worth may come at once. Null: no limit.
     pub rate_limit: Option<u32>,
     pub expires_at: Option<Timestamp>,
+    /// Addresses and networks that it is taken from; empty: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_addresses: Vec<String>,
 }

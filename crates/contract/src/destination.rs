@@ -3,10 +3,11 @@
 use crate::{HeadersView, schema};
 use domain::{
     delivery_settings::SettingLevel,
-    destination::{OnDeadLetter, Ordering, RateLimit, Scheme},
+    destination::{Format, OnDeadLetter, Ordering, RateLimit, Scheme},
     event::EventType,
     gate::HoldReason,
     id::DestinationId,
+    oauth2::ClientAuth,
     retry::{RetryPolicy, RetrySettings},
     time::Timestamp,
 };
@@ -62,6 +63,8 @@ pub struct DestinationView {
     /// Inbound headers that are passed on.
     pub forward_headers: Vec<String>,
     pub auth: AuthView,
+    #[schema(value_type = schema::DeliveryFormat)]
+    pub format: Format,
     pub signing: SigningView,
     /// Successes among its newest attempts of the last hour, at most 200, throttled ones left out; null without any.
     #[schema(required)]
@@ -159,6 +162,58 @@ pub struct AuthView {
     /// Of `headers` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header_names: Option<Vec<String>>,
+    /// Of `oauth2` only, as the next five. `scope` and `audience` are left out where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_url: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::ClientAuth>)]
+    pub client_auth: Option<ClientAuth>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audience: Option<String>,
+    /// What else the token endpoint is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub param_names: Option<Vec<String>>,
+    /// Of `mtls` only: whose certificate it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "CN=hooks.example.com,O=Acme,C=DE")]
+    pub subject: Option<String>,
+    /// Of `mtls` only: when the first certificate of its chain ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Timestamp>)]
+    pub expires_at: Option<Timestamp>,
+    /// Of `aws_sigv4` only, as the next two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_key_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+}
+
+impl AuthView {
+    /// Of this type, and nothing more.
+    pub fn of(kind: AuthKind) -> Self {
+        Self {
+            kind,
+            username: None,
+            header_names: None,
+            token_url: None,
+            client_id: None,
+            client_auth: None,
+            scope: None,
+            audience: None,
+            param_names: None,
+            subject: None,
+            expires_at: None,
+            access_key_id: None,
+            region: None,
+            service: None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
@@ -170,6 +225,9 @@ pub enum AuthKind {
     Bearer,
     Basic,
     Headers,
+    Oauth2,
+    Mtls,
+    AwsSigv4,
 }
 
 /// How requests are signed.
@@ -178,11 +236,14 @@ pub enum AuthKind {
 pub struct SigningView {
     #[schema(value_type = schema::SigningScheme)]
     pub scheme: Scheme,
-    /// Always false: not available yet, as the next one, and in no document.
-    #[schema(ignore)]
+    /// Whether there is a `v1a` in `webhook-signature`, beside what the scheme says or alone.
     pub ed25519: bool,
-    #[schema(ignore)]
+    /// Whether the headers of Standard Webhooks come a second time, as `svix-…`.
     pub svix_headers: bool,
+    /// Where a signature of `stripe` or `github` is; null with other schemes.
+    #[serde(default)]
+    #[schema(required, example = "stripe-signature")]
+    pub header: Option<String>,
     /// Only in the answer to the request that made it; later at `GET …/{id}/secret`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")]
@@ -191,6 +252,16 @@ pub struct SigningView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<schema::Timestamp>)]
     pub previous_until: Option<Timestamp>,
+    /// What receivers verify `v1a` with; there once Ed25519 was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4=")]
+    pub public_key: Option<String>,
+    /// After the key pair was changed: the one before, which signs as well until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_public_key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Timestamp>)]
+    pub previous_public_key_until: Option<Timestamp>,
 }
 
 /// A destination's signing secret.
@@ -249,6 +320,11 @@ pub struct NewDestination {
     #[serde(default)]
     #[schema(value_type = Option<schema::AuthInput>)]
     pub auth: AuthInput,
+    /// What is sent: the payload as it is, the payload with the attributes of a CloudEvent as headers, or a CloudEvent as one
+    /// JSON document with the payload in it.
+    #[serde(default)]
+    #[schema(value_type = Option<schema::DeliveryFormat>)]
+    pub format: Format,
     #[serde(default)]
     #[schema(value_type = Option<schema::SigningInput>)]
     pub signing: SigningInput,
@@ -271,13 +347,13 @@ impl NewDestination {
             headers: BTreeMap::new(),
             forward_headers: Vec::new(),
             auth: AuthInput::default(),
+            format: Format::default(),
             signing: SigningInput::default(),
         }
     }
 }
 
-/// `none`; `bearer` with `token`; `basic` with `username` and `password`; `headers` with `headers`.
-/// `schema::AuthInput` describes it.
+/// Every member of every type; which belong together is described by `schema::AuthInput`.
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AuthInput {
@@ -288,6 +364,35 @@ pub struct AuthInput {
     pub password: Option<String>,
     /// Values by name.
     pub headers: Option<BTreeMap<String, Option<String>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_secret: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_auth: Option<ClientAuth>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audience: Option<String>,
+    /// Values by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub params: Option<BTreeMap<String, Option<String>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub private_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access_key_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_access_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
 }
 
 impl fmt::Debug for AuthInput {
@@ -296,13 +401,15 @@ impl fmt::Debug for AuthInput {
     }
 }
 
-/// How requests are to be signed. `schema::SigningInput` describes what is available of it.
+/// How requests are to be signed. `schema::SigningInput` describes it.
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SigningInput {
-    pub scheme: SchemeInput,
+    pub scheme: Scheme,
     pub ed25519: bool,
     pub svix_headers: bool,
+    /// Of `stripe` and `github` only.
+    pub header: Option<String>,
     /// Your own signing secret, at creation only; one is made otherwise.
     pub secret: Option<String>,
 }
@@ -313,23 +420,26 @@ impl fmt::Debug for SigningInput {
     }
 }
 
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What a destination signs with.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum SchemeInput {
+pub enum RotatedKey {
+    /// The secret that it shares with its receivers.
     #[default]
-    Standard,
-    /// Not available yet, as the next one: asked for, it is refused as such.
-    Stripe,
-    Github,
-    None,
+    Secret,
+    /// The pair that it makes Ed25519 signatures with. If it has none yet, one is made.
+    KeyPair,
 }
 
-/// How to change a signing secret.
+/// How to change a signing secret, or a key pair.
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RotateSecret {
-    /// Your own; one is made otherwise.
-    #[schema(value_type = Option<schema::SigningSecret>, write_only)]
+    /// Which of both.
+    #[schema(inline)]
+    pub which: RotatedKey,
+    /// Your own; one is made otherwise. Of a key pair: `whsk_` and seed and public key in base64.
+    #[schema(value_type = Option<schema::SchemeSecret>, write_only)]
     pub secret: Option<String>,
     /// How long the old one goes on signing beside the new one.
     #[schema(minimum = 0, maximum = 604800, default = 86400)]

@@ -17,11 +17,13 @@ mod destination;
 mod doctor;
 mod event;
 mod headers;
+mod master_key;
 mod node;
 mod page;
 mod portal_link;
 mod problem;
 mod publish;
+mod refused_request;
 mod replay;
 mod route;
 pub mod schema;
@@ -42,7 +44,7 @@ pub use delivery::{
 };
 pub use destination::{
     AuthInput, AuthKind, AuthView, DestinationStatus, DestinationView, HoldRecordView, HoldView,
-    NewDestination, RetryPolicyFromView, RotateSecret, SchemeInput, SecretView, SettingsFromView,
+    NewDestination, RetryPolicyFromView, RotateSecret, RotatedKey, SecretView, SettingsFromView,
     SigningInput, SigningView, TestEvent,
 };
 pub use doctor::{ExaminationView, FindingLevel, FindingView};
@@ -50,11 +52,15 @@ pub use event::{
     EventDetailView, EventQuery, EventReplayInput, EventView, FanoutState, FanoutView, MetadataIs,
 };
 pub use headers::HeadersView;
+pub use master_key::{
+    DataKeyRotationView, MasterKeyView, MasterKeysView, RotateDataKeys, RotateMasterKey, RotationView,
+};
 pub use node::{NodeStatus, NodeView};
 pub use page::{DestinationQuery, ListBody, NameQuery};
 pub use portal_link::{NewPortalLinkView, PortalLinkInput, PortalLinkView, PortalSessionView};
 pub use problem::{Code, FieldError, Problem};
 pub use publish::{Accepted, AcceptedStatus, BatchAnswer, BatchResult, NotJson, Publish, Refused};
+pub use refused_request::RefusedRequestView;
 pub use replay::{
     BackfillEvents, BackfillMatch, DeadLetterGroupQuery, DeadLetterGroupView, DestinationCountView,
     DismissInput, DismissedView, ReplayEstimateView, ReplayInput, ReplayView, ReplayWaitKind, ReplayWaitView,

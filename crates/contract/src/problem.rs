@@ -83,6 +83,7 @@ macro_rules! problem_codes {
             ScopeMissing scope_missing = 403, "The API key may not do this";
             CrossSite cross_site = 403, "The request comes from another site";
             TlsNeeded tls_needed = 403, "Signing in needs TLS";
+            RevealDisabled reveal_disabled = 403, "Secrets are not shown again";
             SourceDisabled source_disabled = 403, "The source is disabled";
             NotFound not_found = 404, "Not found";
             MethodNotAllowed method_not_allowed = 405, "The method is not allowed here";
@@ -96,6 +97,7 @@ macro_rules! problem_codes {
             DestinationBusy destination_busy = 409, "Deliveries wait for the destination";
             PayloadInUse payload_in_use = 409, "The payload is still to be sent";
             AccountInUse account_in_use = 409, "The account is needed";
+            NotRotated not_rotated = 409, "The keys cannot be changed now";
             TestNotSent test_not_sent = 409, "The destination takes no test now";
             QuotaExceeded quota_exceeded = 409, "A quota is exhausted";
             Unreadable unreadable = 409, "What is stored of it does not read";

@@ -12,7 +12,7 @@ pub use inputs::{
 
 use domain::{
     account::{self, KeyKind},
-    audit, delivery, delivery_settings, destination, erasure, gate, lane, limits, member, outcome,
+    audit, delivery, delivery_settings, destination, erasure, gate, lane, limits, member, oauth2, outcome,
     portal_link, replay, session, verification,
 };
 use std::borrow::Cow;
@@ -72,7 +72,7 @@ texts! {
     ContentType: texts::content_type();
     Base64: texts::base64();
     DestinationUrl: texts::destination_url();
-    SigningSecret: texts::signing_secret();
+    SchemeSecret: texts::scheme_secret();
     HeaderName: texts::header_name();
     AuthValue: texts::auth_value();
     AuthUsername: texts::auth_username();
@@ -88,6 +88,16 @@ texts! {
     HeadersInput: texts::headers_input();
     PreviewHeaders: document("Values by name; of a header that came twice, a list.");
     AuthHeaders: texts::auth_headers();
+    TokenUrl: texts::token_url();
+    TokenScope: texts::token_scope();
+    TokenParams: texts::token_params();
+    ClientAuth: words(oauth2::ClientAuth::WORDS)
+        .description(Some("How the client shows its secret: by `Authorization: Basic`, or in the body."))
+        .build();
+    CertificateChain: texts::certificate_chain();
+    PrivateKey: texts::private_key();
+    AwsKeyId: texts::aws_key_id();
+    AwsName: texts::aws_name();
     HttpStatus: number((*limits::HTTP_STATUSES.start()).into(), (*limits::HTTP_STATUSES.end()).into())
         .description(Some("A status of HTTP."))
         .build();
@@ -125,6 +135,9 @@ texts! {
     BearerAuthType: words(&["bearer"]).build();
     BasicAuthType: words(&["basic"]).build();
     HeadersAuthType: words(&["headers"]).build();
+    OAuth2AuthType: words(&["oauth2"]).build();
+    MtlsAuthType: words(&["mtls"]).build();
+    AwsSigv4AuthType: words(&["aws_sigv4"]).build();
     AccountKeyKind: words(&["account"]).build();
     IngestKeyKind: words(&["ingest"]).build();
     OperatorKeyKind: words(&["operator"]).build();
@@ -142,9 +155,13 @@ texts! {
     AccountScope: words_of(account::Scope::OF_ACCOUNT.iter().map(|scope| scope.as_str()))
         .description(Some("A permission that a key of an account may have."))
         .build();
-    SigningScheme: words(destination::Scheme::WORDS).build();
+    SigningScheme: words(destination::Scheme::WORDS)
+        .description(Some("Which signature is made with the secret: that of Standard Webhooks, one as Stripe or GitHub makes it, or none."))
+        .build();
+    DeliveryFormat: words(destination::Format::WORDS).description(Some("What a request has in it.")).build();
     WaitKind: words(lane::WaitKind::WORDS).build();
     VerificationType: words(verification::VerificationKind::WORDS).description(Some("How callers are verified: whose signatures they carry.")).build();
+    RefusalReason: words(verification::RefusalReason::WORDS).description(Some("Why a request was not believed.")).build();
     SignatureEncoding: words(verification::Encoding::WORDS).build();
     HmacAlgorithm: words(verification::HmacAlgorithm::WORDS).build();
 }
@@ -339,8 +356,11 @@ mod tests {
         check_shapes::<Publish>(
             "content_type data data_base64 deliver_at idempotency_key metadata ordering_key tags type",
         );
-        check_shapes::<AuthInput>("headers password token type username");
-        check_shapes::<ApiKeyInput>("account_id expires_at kind name rate_limit scopes source_id");
+        check_shapes::<AuthInput>(
+            "access_key_id audience certificate client_auth client_id client_secret headers params password \
+             private_key region scope secret_access_key service session_token token token_url type username",
+        );
+        check_shapes::<ApiKeyInput>("account_id allowed_addresses expires_at kind name rate_limit scopes source_id");
         check_shapes::<ReplayInput>("delivery_ids destination_ids dry_run events filter match rate resolved");
         check_shapes::<DismissInput>("delivery_ids filter note");
         check_shapes::<PreviewInput>("data draft event_id headers metadata source_id type");

@@ -32,6 +32,10 @@ pub struct SourceView {
     #[serde(default)]
     #[schema(required, max_items = 8)]
     pub tags: Vec<SourceTag>,
+    /// Whether the last requests that it did not believe are kept.
+    #[serde(default)]
+    #[schema(required)]
+    pub keep_refused: bool,
     #[schema(value_type = schema::Timestamp)]
     pub created_at: Timestamp,
     #[schema(value_type = schema::Timestamp)]
@@ -107,6 +111,11 @@ pub struct NewSource {
     #[serde(default)]
     #[schema(value_type = Option<Vec<SourceTag>>, max_items = 8)]
     pub tags: Vec<SourceTag>,
+    /// Keep the last ten requests that it did not believe, without what could be used again, for a person to see why: at most
+    /// one a second on each node. They go when this is switched off.
+    #[serde(default)]
+    #[schema(value_type = Option<bool>, default = false)]
+    pub keep_refused: bool,
 }
 
 /// Where a tag is taken from: `path` or `header`, one of them.
@@ -137,6 +146,7 @@ impl NewSource {
             verification,
             rate_limit: None,
             tags: Vec::new(),
+            keep_refused: false,
         }
     }
 }

@@ -8,7 +8,9 @@ use crate::{
     time::Timestamp,
     word::words,
 };
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 
 /// The tenant that owns everything.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -145,9 +147,21 @@ pub struct ApiKey {
     pub source_id: Option<SourceId>,
     pub rate_limit: Option<u32>,
     pub expires_at: Option<Timestamp>,
+    /// Networks it is taken from; empty: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_addresses: Vec<IpNet>,
     pub last_used_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
     pub created_at: Timestamp,
+}
+
+impl ApiKey {
+    /// Whether it is taken from there.
+    pub fn allows(&self, client: IpAddr) -> bool {
+        let client = client.to_canonical();
+        self.allowed_addresses.is_empty()
+            || self.allowed_addresses.iter().any(|network| network.contains(&client))
+    }
 }
 
 impl std::fmt::Debug for ApiKey {

@@ -13,6 +13,12 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use url::{Host, Url};
 
+/// A network, such as `192.0.2.0/24`; an address alone is a network of one.
+pub fn network(text: &str) -> Option<IpNet> {
+    let network = text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
+    network.map(|network: IpNet| network.trunc())
+}
+
 /// What the operator lets this installation call. The default is strict: public addresses over https.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AddressPolicy {

@@ -1,10 +1,16 @@
-//! Destinations: where deliveries go, and at what pace.
+//! Destinations: where deliveries go, and at what pace. How they are signed is in [`signing`].
+
+mod signing;
+
+pub use signing::{KeptKeyPair, Previous, PreviousKeyPair, Scheme, Secrets, Signing, header_of_new};
 
 use crate::{
+    client_certificate::ClientCertificate,
     delivery::Position,
     delivery_settings::{DeliverySettings, kept},
     gate::{Hold, HoldReason},
     id::{AccountId, DeliveryId, DestinationId},
+    oauth2::OAuth2Client,
     seal::Sealed,
     time::Timestamp,
     word::words,
@@ -34,6 +40,9 @@ pub struct Destination {
     pub headers: Vec<(String, String)>,
     pub forward_headers: Vec<String>,
     pub auth: Auth,
+    /// What of an event is sent, and how it is written.
+    #[serde(default)]
+    pub format: Format,
     pub signing: Signing,
     pub secret: Secrets,
     pub created_at: Timestamp,
@@ -214,6 +223,20 @@ words! {
     }
 }
 
+words! {
+    "a format of deliveries",
+    #[derive(Default)]
+    Format {
+        /// The payload, with its own content type.
+        #[default]
+        Standard = "standard",
+        /// The same, as a CloudEvent whose attributes are headers.
+        CloudeventsBinary = "cloudevents-binary",
+        /// A CloudEvent in one JSON document, which has the payload in it.
+        CloudeventsStructured = "cloudevents-structured",
+    }
+}
+
 /// How we prove to a destination who we are. Secret values are sealed (see [`crate::seal`]).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -231,36 +254,43 @@ pub enum Auth {
         /// Name in the clear, value sealed.
         headers: Vec<(String, Sealed)>,
     },
+    /// A token that is asked for.
+    #[serde(rename = "oauth2")]
+    OAuth2(OAuth2Client),
+    /// Shown when TLS is agreed on.
+    Mtls(ClientCertificate),
+    AwsSigv4(AwsCredentials),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Signing {
-    pub scheme: Scheme,
-    pub ed25519: bool,
-    pub svix_headers: bool,
-}
-
-words! {
-    "a scheme to sign by",
-    #[derive(Default)]
-    Scheme {
-        #[default]
-        Standard = "standard",
-        None = "none",
+impl Auth {
+    fn sealed_mut(&mut self) -> Vec<&mut Sealed> {
+        match self {
+            Self::None => Vec::new(),
+            Self::Bearer { token } => vec![token],
+            Self::Basic { username: _, password } => vec![password],
+            Self::Headers { headers } => headers.iter_mut().map(|(_, value)| value).collect(),
+            Self::OAuth2(client) => client.sealed_mut(),
+            Self::Mtls(certificate) => vec![&mut certificate.private_key],
+            Self::AwsSigv4(AwsCredentials {
+                secret_access_key,
+                session_token,
+                access_key_id: _,
+                region: _,
+                service: _,
+            }) => [secret_access_key].into_iter().chain(session_token).collect(),
+        }
     }
 }
 
-/// The signing secret, sealed; during rotation the old one signs beside it.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Secrets {
-    pub current: Sealed,
-    pub previous: Option<Previous>,
-}
-
+/// What requests to a service of AWS are signed with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Previous {
-    pub secret: Sealed,
-    pub until: Timestamp,
+pub struct AwsCredentials {
+    pub access_key_id: String,
+    pub secret_access_key: Sealed,
+    /// Of credentials that are good for a while.
+    pub session_token: Option<Sealed>,
+    pub region: String,
+    pub service: String,
 }
 
 impl Destination {
@@ -269,9 +299,23 @@ impl Destination {
         format!("destinations|secret|{id}")
     }
 
+    /// Where the private parts of its key pairs are sealed, the current and the previous one: as text, `whsk_…`.
+    pub fn key_pair_place(id: DestinationId) -> String {
+        format!("destinations|key_pair|{id}")
+    }
+
     /// Where all values of [`Auth`] are sealed.
     pub fn auth_place(id: DestinationId) -> String {
         format!("destinations|auth|{id}")
+    }
+
+    /// Everything of it that is sealed, with its place.
+    pub fn sealed_mut(&mut self) -> Vec<(String, &mut Sealed)> {
+        let [secret, pair, auth] =
+            [Self::secret_place(self.id), Self::key_pair_place(self.id), Self::auth_place(self.id)];
+        let (secrets, pairs) = self.secret.sealed_mut();
+        let all = [(secret, secrets), (pair, pairs), (auth, self.auth.sealed_mut())];
+        all.into_iter().flat_map(|(place, all)| all.into_iter().map(move |it| (place.clone(), it))).collect()
     }
 
     /// A destination with every default of the product.
@@ -290,6 +334,7 @@ impl Destination {
             headers: Vec::new(),
             forward_headers: Vec::new(),
             auth: Auth::None,
+            format: Format::default(),
             signing: Signing::default(),
             secret: Secrets::default(),
             created_at: now,

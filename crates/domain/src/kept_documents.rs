@@ -45,7 +45,75 @@ const DESTINATIONS: &[&str] = &[
     "previous":{"secret":"AT6aVsigafM7Cg/jI8hrGA7h90vwsmkTRGDWfoJYFta5f/f129lkB1W5YGczsAdL9kY0Vd2cdqQyhTjxuzdr2Y5A",
     "until":"2026-11-18T23:06:32.472561Z"}},"created_at":"2026-11-17T23:06:32.423135Z",
     "updated_at":"2026-11-17T23:06:32.473905Z"}"#,
+    r#"{"id":"dst_01m7nw64k7e8msq77c4j2xymj9","account_id":"acc_01m7nw5qz4e008jvqnpgtax9gq","uid":null,"name":"n",
+    "url":"https://example.com/hook","max_concurrency":7,"timeout_seconds":20,"rate_limit":null,"ordering":"none","sequence":false,
+    "on_dead_letter":"continue","retry_policy":{"schedule_seconds":[30,60],"jitter":0.1,"expire_after_seconds":3600,
+    "retry_statuses":[409]},"headers":[],"forward_headers":[],
+    "auth":{"type":"oauth2","token_url":"https://auth.example.com/token","client_id":"me","client_secret":"AQNnRSTbPKFXyPsp",
+    "scope":"a b","audience":null,"client_auth":"client_secret_post","params":[["resource","AQNnRSTbPKFXyPsp"]]},
+    "signing":{"scheme":"standard","ed25519":false,"svix_headers":false},
+    "secret":{"current":"AcxSis3I9aCcFxNCgaDu2Pqn6ujwlKgV4UWVqkUsAuukKQpnUenlL6Y9kJkyou14B1iQ1UPxmbdyFZ7B4voO7B4oWDtegsFq",
+    "previous":null},"created_at":"2026-11-19T04:00:00.000000Z","updated_at":"2026-11-19T04:00:00.000000Z"}"#,
+    r#"{"id":"dst_01m7nw64k7e8msq77c4j2xymj9","account_id":"acc_01m7nw5qz4e008jvqnpgtax9gq","uid":null,"name":"n",
+    "url":"https://example.com/hook","max_concurrency":7,"timeout_seconds":20,"rate_limit":null,"ordering":"none","sequence":false,
+    "on_dead_letter":"continue","retry_policy":{"schedule_seconds":[30,60],"jitter":0.1,"expire_after_seconds":3600,
+    "retry_statuses":[409]},"headers":[],"forward_headers":[],
+    "auth":{"type":"mtls","certificate":"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n","private_key":"AQNnRSTbPKFXyPsp",
+    "subject":"CN=billing","expires_at":"2036-11-19T04:00:00.000000Z"},
+    "signing":{"scheme":"standard","ed25519":false,"svix_headers":false},
+    "secret":{"current":"AcxSis3I9aCcFxNCgaDu2Pqn6ujwlKgV4UWVqkUsAuukKQpnUenlL6Y9kJkyou14B1iQ1UPxmbdyFZ7B4voO7B4oWDtegsFq",
+    "previous":null},"created_at":"2026-11-19T04:00:00.000000Z","updated_at":"2026-11-19T04:00:00.000000Z"}"#,
+    r#"{"id":"dst_01m7nw64k7e8msq77c4j2xymj9","account_id":"acc_01m7nw5qz4e008jvqnpgtax9gq","uid":null,"name":"n",
+    "url":"https://example.com/hook","max_concurrency":7,"timeout_seconds":20,"rate_limit":null,"ordering":"none","sequence":false,
+    "on_dead_letter":"continue","retry_policy":{"schedule_seconds":[30,60],"jitter":0.1,"expire_after_seconds":3600,
+    "retry_statuses":[409]},"headers":[],"forward_headers":[],
+    "auth":{"type":"aws_sigv4","access_key_id":"AKIDEXAMPLE","secret_access_key":"AQNnRSTbPKFXyPsp","session_token":null,
+    "region":"eu-central-1","service":"lambda"},
+    "signing":{"scheme":"standard","ed25519":false,"svix_headers":false},
+    "secret":{"current":"AcxSis3I9aCcFxNCgaDu2Pqn6ujwlKgV4UWVqkUsAuukKQpnUenlL6Y9kJkyou14B1iQ1UPxmbdyFZ7B4voO7B4oWDtegsFq",
+    "previous":null},"created_at":"2026-11-19T04:00:00.000000Z","updated_at":"2026-11-19T04:00:00.000000Z"}"#,
 ];
+
+/// Whoever seals everything anew asks a row for what it has sealed: what it does not name would be lost with the old key.
+#[test]
+fn every_sealed_value_of_a_document_is_named() {
+    use crate::{
+        destination::{KeptKeyPair, PreviousKeyPair},
+        seal::Sealed,
+        time::Timestamp,
+    };
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    use serde_json::Value;
+
+    fn is_sealed(text: &str) -> bool {
+        STANDARD.decode(text).is_ok_and(|bytes| bytes.len() >= 12 && bytes[0] == 1)
+    }
+    fn left(value: &Value) -> Vec<String> {
+        match value {
+            Value::String(text) if is_sealed(text) => vec![text.clone()],
+            Value::Array(all) => all.iter().flat_map(left).collect(),
+            Value::Object(all) => all.values().flat_map(left).collect(),
+            _ => Vec::new(),
+        }
+    }
+    let mut destinations: Vec<Destination> =
+        DESTINATIONS.iter().map(|document| serde_json::from_str(document).unwrap()).collect();
+    let sealed = destinations[0].secret.current.clone();
+    let pair = KeptKeyPair { private: sealed, public: "whpk_x".into() };
+    destinations[0].secret.key_pair = Some(pair.clone());
+    destinations[0].secret.previous_key_pair =
+        Some(PreviousKeyPair { pair, until: Timestamp::from_micros(9) });
+    for mut destination in destinations {
+        assert!(!left(&serde_json::to_value(&destination).unwrap()).is_empty());
+        destination.sealed_mut().into_iter().for_each(|(_, sealed)| *sealed = Sealed(Vec::new()));
+        assert_eq!(left(&serde_json::to_value(&destination).unwrap()), [""; 0]);
+    }
+    for document in SOURCES {
+        let mut source: Source = serde_json::from_str(document).unwrap();
+        source.sealed_mut().into_iter().for_each(|(_, sealed)| *sealed = Sealed(Vec::new()));
+        assert_eq!(left(&serde_json::to_value(&source).unwrap()), [""; 0]);
+    }
+}
 
 /// How SQL tells whether a destination without order numbers its deliveries: by this text.
 #[test]

@@ -123,8 +123,21 @@ pub const TWITCH_TOLERANCE_SECONDS: u64 = 600;
 /// Mailgun signs when something happened and may tell of it hours later; its tokens are remembered for longer than that.
 pub const MAILGUN_TOLERANCE_SECONDS: u64 = 12 * 3600;
 pub const VERIFICATION_TOLERANCE_MAX_SECONDS: u64 = 24 * 3600;
-/// Networks that a source may name.
+/// Networks that a source may name, or an API key.
 pub const ALLOWED_ADDRESSES: usize = 64;
+/// Signatures of callers held against a public key at once, of all accounts: some 100 µs of a core each, which anybody who
+/// knows a URL can ask for. One leaves the other cores to everything else, and is ten thousand a second.
+pub const PUBLIC_KEY_CHECKS: usize = 1;
+/// Requests that a source did not believe, of which it keeps the last ones if it is told to.
+pub const REFUSED_KEPT: usize = 10;
+/// Between two that are written down, of each source on each node: a flood of them costs one write a second.
+pub const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+/// Sources of which a node remembers when that was.
+pub const REFUSED_SOURCES: usize = 1_024;
+/// What is kept of each: so much of its body, so many headers, so much of each.
+pub const REFUSED_BODY_BYTES: usize = 4 * 1024;
+pub const REFUSED_HEADERS: usize = 40;
+pub const REFUSED_HEADER_BYTES: usize = 200;
 /// What of a request is signed, by a rule of one's own.
 pub const SIGNED_CONTENT_BYTES: usize = 256;
 /// Tags of an event, and what one may have; rules by which a source takes them.
@@ -135,6 +148,11 @@ pub const TAG_RULES: usize = TAGS;
 pub const TAG_PATH_BYTES: usize = 256;
 /// Inbound headers kept with an event.
 pub const EVENT_HEADERS_BYTES: usize = 16 * 1024;
+/// Attributes of a CloudEvent. They are kept with its headers, and take of their room.
+pub const CLOUD_EVENT_ATTRIBUTES: usize = 64;
+pub const CLOUD_EVENT_NAME_BYTES: usize = 64;
+/// Of a batch so many that are broken are told.
+pub const CLOUD_EVENT_ERRORS: usize = 100;
 /// What else may be said of an event.
 pub const METADATA_BYTES: usize = 16 * 1024;
 pub const CONTENT_TYPE_BYTES: usize = 255;
@@ -173,6 +191,14 @@ pub const BUCKETS: usize = 16_384;
 /// mistypes needs a few, and 190 bits are not guessed at any pace.
 pub const WRONG_CREDENTIALS: u32 = 20;
 pub const WRONG_CREDENTIALS_SECONDS: u32 = 60;
+/// Passwords that may be wrong for one name, wherever they come from, in so many seconds; beyond, only those who were right
+/// for it lately may try.
+pub const WRONG_PASSWORDS_OF_A_NAME: u32 = 100;
+pub const WRONG_PASSWORDS_OF_A_NAME_SECONDS: u32 = 600;
+/// Networks that were right for a name, as many as are remembered of it.
+pub const RIGHT_NETWORKS: usize = 8;
+/// Names of which that is remembered: about 1 MiB. Beyond, those that have been quiet for longest are forgotten.
+pub const NAMES_GUESSED: usize = 4_096;
 /// Lookups a second that one address may make in vain for what this node has never seen: so many cost the store nothing,
 /// and a key that is new here is still found while others at its address guess.
 pub const UNKNOWN_CREDENTIALS_PER_SECOND: u32 = 50;
@@ -213,6 +239,15 @@ pub const ACTED_FOR_CACHED: usize = 4_096;
 /// Data keys, unwrapped; they change with a rotation only.
 pub const DATA_KEYS_CACHED: usize = 4_096;
 pub const DATA_KEY_FRESH: Duration = Duration::from_secs(60);
+/// After this a node that sealed by an account's older data key has done so for good: it knows a key for
+/// [`DATA_KEY_FRESH`], and a request that has it ends within its deadlines.
+pub const DATA_KEY_SETTLED: Duration = Duration::from_secs(180);
+/// A data key is not changed again so soon: a rotation that was broken off and is begun again goes on where it was.
+pub const DATA_KEY_YOUNG: Duration = Duration::from_secs(3600);
+/// Data keys that are wrapped anew in one transaction, and rows that are sealed anew in one.
+pub const RESEALED_AT_ONCE: usize = 64;
+/// Accounts whose data keys are looked at in one request.
+pub const DATA_KEYS_ROTATED_AT_ONCE: usize = 16;
 /// The use of an API key is noted once in this time.
 pub const KEY_USE_NOTED: Duration = Duration::from_secs(60);
 /// Keys whose use waits to be noted.
@@ -295,8 +330,53 @@ pub const CUSTOM_HEADER_VALUE_BYTES: usize = 1024;
 pub const ROTATION_OVERLAP_DEFAULT: Duration = Duration::from_secs(24 * 3600);
 /// Longer, and the old secret is not being rotated out.
 pub const ROTATION_OVERLAP_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// A signing secret whose characters are the key: fewer could be guessed. Receivers of other services bring theirs along.
+pub const TEXT_SECRET_MIN_BYTES: usize = 16;
+pub const TEXT_SECRET_MAX_BYTES: usize = 255;
 /// A token, a password or a header's value that a destination is sent as a credential.
 pub const AUTH_VALUE_BYTES: usize = 4 * 1024;
+/// A chain of certificates that a destination is shown, its certificates, and the private key, as PEM. An RSA key of 8,192
+/// bits is some 6.5 KB of it.
+pub const CERTIFICATE_BYTES: usize = 32 * 1024;
+pub const CERTIFICATE_CHAIN: usize = 8;
+pub const PRIVATE_KEY_BYTES: usize = 16 * 1024;
+/// A subject is for people to recognise.
+pub const CERTIFICATE_SUBJECT_CHARACTERS: usize = 200;
+/// From then on it is said that a client certificate ends soon: time enough to have another issued.
+pub const CERTIFICATE_WARNING: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How many the doctor looks at, and how many of those that end it tells.
+pub const CERTIFICATES_LOOKED_AT: usize = 10_000;
+pub const CERTIFICATES_TOLD: usize = 20;
+/// Further parameters that a token endpoint is sent, beside those of its own.
+pub const TOKEN_PARAMS: usize = 10;
+pub const TOKEN_PARAM_NAME_BYTES: usize = 64;
+pub const TOKEN_PARAM_VALUE_BYTES: usize = 1024;
+/// Scopes, and an audience.
+pub const TOKEN_SCOPE_BYTES: usize = 1024;
+/// The answer of a token endpoint: read so far; and a token, which must fit into the head of a request.
+pub const TOKEN_ANSWER_BYTES: usize = 64 * 1024;
+pub const TOKEN_BYTES: usize = 16 * 1024;
+pub const TOKEN_ERROR_CODE_BYTES: usize = 64;
+/// How long a token is used whose endpoint does not say, and at most.
+pub const TOKEN_LIFETIME_DEFAULT: Duration = Duration::from_secs(300);
+pub const TOKEN_LIFETIME_MAX: Duration = Duration::from_secs(24 * 3600);
+/// How long before its end it is used no more: as long as an attempt may take.
+pub const TOKEN_MARGIN: Duration = TIMEOUT_MAX;
+/// How long a token endpoint may take. The attempts that wait for it have deadlines of their own.
+pub const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
+/// After an answer that was no token nobody asks for so long: one that is away, one that asks for a pause, at most that long,
+/// and one that refuses, as it would the next delivery too.
+pub const TOKEN_AWAY_PAUSE: Duration = Duration::from_secs(1);
+pub const TOKEN_AWAY_PAUSE_MAX: Duration = Duration::from_secs(60);
+pub const TOKEN_REFUSED_PAUSE: Duration = Duration::from_secs(10);
+/// A token that took the place of a refused one is kept for so long, whoever refuses it: a destination that takes none must
+/// not cost its token endpoint a request for every delivery.
+pub const TOKEN_RENEWAL_PAUSE: Duration = Duration::from_secs(5);
+/// Destinations whose tokens a node keeps when their settings change. To forget one costs a request.
+pub const TOKENS_KEPT: usize = 4_096;
+/// A region or a service of AWS, and who calls it: today's ids have 20.
+pub const AWS_NAME_BYTES: usize = 64;
+pub const AWS_KEY_ID_BYTES: usize = 128;
 /// "Probe now" is for people: once in this time for each destination.
 pub const PROBE_PAUSE: Duration = Duration::from_secs(5);
 /// How long a test of a destination waits for a slot, for its rate or for the end of a hold; a person waits for it.
@@ -410,11 +490,17 @@ pub const REPLAY_LOOK: Duration = Duration::from_secs(1);
 pub const REPLAYS_HELD: usize = 1_000;
 /// A node that has written nothing for a replay this long has lost it to the next node that looks.
 pub const REPLAY_HOLD: Duration = Duration::from_secs(10);
-/// Events that a backfill reads at a time, how often for one chunk, and routes that it looks at for one: a chunk then writes
-/// what it has, long before it loses its hold.
+/// Events that a backfill reads at a time (with payloads of [`CARRIED_BYTES`] at most: eight megabytes), how often for one
+/// chunk, and routes that it looks at for one: a chunk then writes what it has, long before it loses its hold.
 pub const BACKFILL_EVENTS: usize = 500;
 pub const BACKFILL_READS: usize = 10;
 pub const BACKFILL_ROUTES: usize = 20_000;
+/// A chunk of a backfill is as large as one of an expansion, and grows to so many times that as long as writing it takes no
+/// longer than this: what it has to look up may be in memory, or on a slow disk.
+pub const BACKFILL_CHUNK_TIMES: usize = 4;
+pub const BACKFILL_CHUNK_QUICK: Duration = Duration::from_millis(10);
+/// A backfill for one destination is left so long to the node that owns its lane: there its deliveries need not be read again.
+pub const BACKFILL_LEFT_TO_OWNER: Duration = Duration::from_millis(2_500);
 /// Events, and their deliveries, looked at to tell how many a backfill will make: some hundred milliseconds.
 pub const BACKFILL_SURVEY_EVENTS: usize = 5_000;
 pub const BACKFILL_SURVEY_DELIVERIES: usize = 20_000;

@@ -21,6 +21,8 @@ words! {
         Blocked = "blocked",
         InternalError = "internal_error",
         Undeliverable = "undeliverable",
+        /// The token that its destination asks for could not be had.
+        TokenError = "token_error",
     }
 }
 
@@ -58,6 +60,8 @@ words! {
         UnknownAuthority = "unknown_authority",
         BadCertificate = "bad_certificate",
         Protocol = "protocol",
+        /// It refused the certificate that we showed, or wants one.
+        ClientCertificate = "client_certificate",
     }
 }
 
@@ -186,7 +190,8 @@ pub fn classify_fault(fault: Fault) -> Classified {
         Fault::Dns | Fault::Refused | Fault::Reset | Fault::Protocol => judged(Outcome::NetworkError, retry),
         Fault::Tls => judged(Outcome::TlsError, Next::RetryOnce),
         Fault::BlockedTarget => judged(Outcome::Blocked, Next::DeadLetter(DeadReason::Blocked)),
-        Fault::Panic | Fault::NoCredential => judged(Outcome::InternalError, retry),
+        Fault::Panic => judged(Outcome::InternalError, retry),
+        Fault::NoCredential => judged(Outcome::TokenError, retry),
         Fault::Unbuildable | Fault::Altered => {
             judged(Outcome::Undeliverable, Next::DeadLetter(DeadReason::Undeliverable))
         }
@@ -196,7 +201,7 @@ pub fn classify_fault(fault: Fault) -> Classified {
 /// Whether an outcome is a sign that the destination is unwell.
 ///
 /// A throttle has its own hold. A rejection is an answer. A bad certificate ends its deliveries by itself. What was
-/// blocked, broke here or could not be built never reached the destination and says nothing about it.
+/// blocked, broke here, could not be built or had no token never reached the destination and says nothing about it.
 pub fn feeds_breaker(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::ServerError | Outcome::Timeout | Outcome::NetworkError)
 }
@@ -233,7 +238,8 @@ impl Fault {
             Fault::Protocol => "protocol_error",
             Fault::Tls => "tls_error",
             Fault::BlockedTarget => "blocked_target",
-            Fault::Panic | Fault::NoCredential => "internal_error",
+            Fault::Panic => "internal_error",
+            Fault::NoCredential => "token_error",
             Fault::Unbuildable => "undeliverable",
             Fault::Altered => "payload_altered",
         }
@@ -380,7 +386,7 @@ mod tests {
             (Fault::Tls, Outcome::TlsError, Next::RetryOnce, "tls_error"),
             (Fault::BlockedTarget, Outcome::Blocked, Next::DeadLetter(DeadReason::Blocked), "blocked_target"),
             (Fault::Panic, Outcome::InternalError, RETRY, "internal_error"),
-            (Fault::NoCredential, Outcome::InternalError, RETRY, "internal_error"),
+            (Fault::NoCredential, Outcome::TokenError, RETRY, "token_error"),
             (
                 Fault::Unbuildable,
                 Outcome::Undeliverable,

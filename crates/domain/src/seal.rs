@@ -1,17 +1,28 @@
 //! Secrets at rest: an envelope of two AES-256-GCM layers.
 //!
-//! A master key (outside the database) wraps one data key per account; the data key seals each secret, bound to the
-//! row and column it belongs to, so that a ciphertext moved elsewhere does not open. Nonces are handed in.
+//! A master key (outside the database) wraps the data keys of each account; the newest of these seals each secret, bound to
+//! the row and column it belongs to, so that a ciphertext moved elsewhere does not open. Nonces are handed in.
+//!
+//! Both kinds of keys are changed while the old one still opens: what is wrapped says by which master key, what is sealed
+//! by which data key. An account has one data key, and a second one from the moment it is changed until nothing is sealed
+//! by the first any more. Until then all is as versions wrote it that knew only one; they cannot read what comes after.
 
-use crate::{dice::Dice, id::AccountId};
+use crate::{dice::Dice, id::AccountId, time::Timestamp};
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::fmt;
 use zeroize::Zeroizing;
 
-const VERSION: u8 = 1;
+/// Of what is wrapped: the first data key, or a value of the installation. Of what is sealed: by the first data key.
+const FIRST: u8 = 1;
+/// Of what is wrapped: several data keys, or another than the first. Of what is sealed: by another than the first.
+const NUMBERED: u8 = 2;
 const KEY_BYTES: usize = 32;
+/// A data key as it is wrapped beside others: its number, when it was made, the key.
+const NUMBERED_KEY_BYTES: usize = 4 + 8 + KEY_BYTES;
+/// The number of a data key that was made with its account.
+const FIRST_NUMBER: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
@@ -21,6 +32,8 @@ pub enum SealError {
     NoMasterKey,
     #[error("sealed with master key `{0}`, which is not configured")]
     UnknownMasterKey(String),
+    #[error("sealed with data key {0} of its account, which is not known here")]
+    UnknownDataKey(u32),
     #[error("the sealed value does not open: damaged, moved from another row, or sealed with another key")]
     DoesNotOpen,
 }
@@ -69,39 +82,183 @@ impl MasterKeys {
         &self.0[0].name
     }
 
+    /// The names of all, the active one first.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|key| key.name.as_str())
+    }
+
     /// A new data key for an account, wrapped.
     pub fn new_data_key(&self, account: AccountId, dice: &dyn Dice) -> Sealed {
         let mut key = Zeroizing::new([0u8; KEY_BYTES]);
         dice.fill(key.as_mut());
-        self.wrap(&format!("{account}|data_key"), key.as_ref(), dice)
+        self.wrap(&of_first(account), key.as_ref(), dice)
     }
 
-    /// The account's data key, ready to seal and open its secrets.
+    /// The account's data keys, ready to seal and open its secrets.
     pub fn data_key(&self, account: AccountId, wrapped: &Sealed) -> Result<DataKey, SealError> {
-        let key = self.unwrap(&format!("{account}|data_key"), wrapped)?;
-        Ok(DataKey { account, key: aes_key(&key).ok_or(SealError::DoesNotOpen)? })
+        let keys = self.open_data_keys(account, wrapped)?;
+        let keys = keys.iter().map(RawKey::ready).collect::<Option<Vec<_>>>();
+        let keys = keys.filter(|keys| !keys.is_empty()).ok_or(SealError::DoesNotOpen)?;
+        Ok(DataKey { account, keys })
+    }
+
+    /// The same data keys, wrapped by the active master key; None if they are.
+    pub fn rewrap_data_key(
+        &self,
+        account: AccountId,
+        wrapped: &Sealed,
+        dice: &dyn Dice,
+    ) -> Result<Option<Sealed>, SealError> {
+        if wrapped.master_key() == Some(self.active()) {
+            return Ok(None);
+        }
+        Ok(Some(self.wrap_data_keys(account, &self.open_data_keys(account, wrapped)?, dice)))
+    }
+
+    /// The account's data keys and a new one, which seals from now on.
+    pub fn with_new_data_key(
+        &self,
+        account: AccountId,
+        wrapped: &Sealed,
+        now: Timestamp,
+        dice: &dyn Dice,
+    ) -> Result<Sealed, SealError> {
+        let mut keys = self.open_data_keys(account, wrapped)?;
+        let mut bytes = Zeroizing::new([0u8; KEY_BYTES]);
+        dice.fill(bytes.as_mut());
+        let number = keys.last().map_or(FIRST_NUMBER, |newest| newest.number + 1);
+        keys.push(RawKey { number, made_at: now, bytes });
+        Ok(self.wrap_data_keys(account, &keys, dice))
+    }
+
+    /// The account's newest data key alone: what is sealed by another opens no more.
+    pub fn with_newest_data_key_only(
+        &self,
+        account: AccountId,
+        wrapped: &Sealed,
+        dice: &dyn Dice,
+    ) -> Result<Sealed, SealError> {
+        let mut keys = self.open_data_keys(account, wrapped)?;
+        keys.drain(..keys.len().saturating_sub(1));
+        Ok(self.wrap_data_keys(account, &keys, dice))
     }
 
     /// Wraps a value of the installation itself, such as the pepper.
     pub fn wrap(&self, purpose: &str, plain: &[u8], dice: &dyn Dice) -> Sealed {
-        let MasterKey { name, key } = &self.0[0];
-        let mut out = vec![VERSION, name.len() as u8];
-        out.extend_from_slice(name.as_bytes());
-        encrypt(key, purpose, plain, dice, &mut out);
-        Sealed(out)
+        self.wrap_as(FIRST, purpose, plain, dice)
     }
 
     pub fn unwrap(&self, purpose: &str, wrapped: &Sealed) -> Result<Zeroizing<Vec<u8>>, SealError> {
-        let (name, rest) = match wrapped.0.as_slice() {
-            [VERSION, length, rest @ ..] if rest.len() >= usize::from(*length) => {
-                rest.split_at(usize::from(*length))
-            }
-            _ => return Err(SealError::DoesNotOpen),
-        };
-        let name = String::from_utf8_lossy(name);
+        match wrapped.0.first() {
+            Some(&FIRST) => self.unwrap_any(purpose, wrapped),
+            _ => Err(SealError::DoesNotOpen),
+        }
+    }
+
+    /// What only the key of this name opens, so that a key can be recognised; None: there is no such key here.
+    pub fn proof_of(&self, name: &str, dice: &dyn Dice) -> Option<Sealed> {
+        let key = self.0.iter().find(|key| key.name == name)?;
+        Some(wrap_by(key, FIRST, &of_proof(name), &[], dice))
+    }
+
+    /// Whether the key of this name is the one that was proven.
+    pub fn proves(&self, name: &str, proof: &Sealed) -> Result<(), SealError> {
+        self.unwrap(&of_proof(name), proof).map(|_| ())
+    }
+
+    fn open_data_keys(&self, account: AccountId, wrapped: &Sealed) -> Result<Vec<RawKey>, SealError> {
+        if wrapped.0.first() != Some(&NUMBERED) {
+            let key = self.unwrap(&of_first(account), wrapped)?;
+            let bytes = <[u8; KEY_BYTES]>::try_from(key.as_slice()).map_err(|_| SealError::DoesNotOpen)?;
+            let bytes = Zeroizing::new(bytes);
+            return Ok(vec![RawKey { number: FIRST_NUMBER, made_at: account.made_at(), bytes }]);
+        }
+        let plain = self.unwrap_any(&of_numbered(account), wrapped)?;
+        let (keys, rest) = plain.as_chunks::<NUMBERED_KEY_BYTES>();
+        if keys.is_empty() || !rest.is_empty() {
+            return Err(SealError::DoesNotOpen);
+        }
+        Ok(keys.iter().map(RawKey::read).collect())
+    }
+
+    fn wrap_data_keys(&self, account: AccountId, keys: &[RawKey], dice: &dyn Dice) -> Sealed {
+        if let [RawKey { number: FIRST_NUMBER, bytes, .. }] = keys {
+            return self.wrap(&of_first(account), bytes.as_ref(), dice);
+        }
+        let mut plain = Zeroizing::new(Vec::with_capacity(keys.len() * NUMBERED_KEY_BYTES));
+        for RawKey { number, made_at, bytes } in keys {
+            plain.extend_from_slice(&number.to_be_bytes());
+            plain.extend_from_slice(&made_at.micros().to_be_bytes());
+            plain.extend_from_slice(bytes.as_ref());
+        }
+        self.wrap_as(NUMBERED, &of_numbered(account), &plain, dice)
+    }
+
+    fn wrap_as(&self, version: u8, purpose: &str, plain: &[u8], dice: &dyn Dice) -> Sealed {
+        wrap_by(&self.0[0], version, purpose, plain, dice)
+    }
+
+    fn unwrap_any(&self, purpose: &str, wrapped: &Sealed) -> Result<Zeroizing<Vec<u8>>, SealError> {
+        let name = wrapped.master_key().ok_or(SealError::DoesNotOpen)?;
         let master = self.0.iter().find(|master| master.name == name);
-        let master = master.ok_or_else(|| SealError::UnknownMasterKey(name.into_owned()))?;
-        decrypt(&master.key, purpose, rest)
+        let master = master.ok_or_else(|| SealError::UnknownMasterKey(name.to_owned()))?;
+        decrypt(&master.key, purpose, &wrapped.0[2 + name.len()..])
+    }
+}
+
+impl Sealed {
+    /// The name of the master key that wraps this; None of what is sealed by a data key, or is neither.
+    pub fn master_key(&self) -> Option<&str> {
+        let [FIRST | NUMBERED, length, rest @ ..] = self.0.as_slice() else { return None };
+        let name = std::str::from_utf8(rest.get(..usize::from(*length))?).ok()?;
+        is_name(name).then_some(name)
+    }
+}
+
+fn wrap_by(
+    MasterKey { name, key }: &MasterKey,
+    version: u8,
+    purpose: &str,
+    plain: &[u8],
+    dice: &dyn Dice,
+) -> Sealed {
+    let mut out = vec![version, name.len() as u8];
+    out.extend_from_slice(name.as_bytes());
+    encrypt(key, purpose, plain, dice, &mut out);
+    Sealed(out)
+}
+
+fn of_proof(name: &str) -> String {
+    format!("master_key|{name}")
+}
+
+fn of_first(account: AccountId) -> String {
+    format!("{account}|data_key")
+}
+
+fn of_numbered(account: AccountId) -> String {
+    format!("{account}|data_keys|{NUMBERED}")
+}
+
+/// A data key in the clear, on its way from one wrapping to the next.
+struct RawKey {
+    number: u32,
+    made_at: Timestamp,
+    bytes: Zeroizing<[u8; KEY_BYTES]>,
+}
+
+impl RawKey {
+    fn read(entry: &[u8; NUMBERED_KEY_BYTES]) -> Self {
+        let (number, rest) = entry.split_first_chunk().expect("44 bytes");
+        let (made_at, key) = rest.split_first_chunk().expect("40 bytes");
+        let bytes = Zeroizing::new(key.try_into().expect("32 bytes"));
+        let made_at = Timestamp::from_micros(i64::from_be_bytes(*made_at));
+        Self { number: u32::from_be_bytes(*number), made_at, bytes }
+    }
+
+    fn ready(&self) -> Option<NumberedKey> {
+        let Self { number, made_at, ref bytes } = *self;
+        Some(NumberedKey { number, made_at, key: aes_key(bytes.as_ref())? })
     }
 }
 
@@ -111,29 +268,84 @@ impl fmt::Debug for MasterKeys {
     }
 }
 
-/// Seals and opens the secrets of one account.
+/// Seals and opens the secrets of one account, by its newest data key and by all of them.
 pub struct DataKey {
     account: AccountId,
+    /// Never empty; the newest comes last.
+    keys: Vec<NumberedKey>,
+}
+
+struct NumberedKey {
+    number: u32,
+    made_at: Timestamp,
     key: LessSafeKey,
 }
 
 impl DataKey {
     /// `place` names table, column and row, as in `destinations|secret|dst_…`.
     pub fn seal(&self, place: &str, plain: &[u8], dice: &dyn Dice) -> Sealed {
-        let mut out = vec![VERSION];
-        encrypt(&self.key, &self.bind(place), plain, dice, &mut out);
+        let NumberedKey { number, key, .. } = self.newest();
+        let mut out = match *number {
+            FIRST_NUMBER => vec![FIRST],
+            number => [&[NUMBERED][..], &number.to_be_bytes()].concat(),
+        };
+        encrypt(key, &self.bind(place, *number), plain, dice, &mut out);
         Sealed(out)
     }
 
     pub fn open(&self, place: &str, sealed: &Sealed) -> Result<Zeroizing<Vec<u8>>, SealError> {
-        match sealed.0.as_slice() {
-            [VERSION, rest @ ..] => decrypt(&self.key, &self.bind(place), rest),
-            _ => Err(SealError::DoesNotOpen),
-        }
+        let (number, text) = numbered(sealed)?;
+        let found = self.keys.iter().find(|key| key.number == number);
+        let NumberedKey { key, .. } = found.ok_or(SealError::UnknownDataKey(number))?;
+        decrypt(key, &self.bind(place, number), text)
     }
 
-    fn bind(&self, place: &str) -> String {
-        format!("{}|{place}", self.account)
+    /// The same secret, sealed by the newest key; None if it is.
+    pub fn reseal(&self, place: &str, sealed: &Sealed, dice: &dyn Dice) -> Result<Option<Sealed>, SealError> {
+        if numbered(sealed)?.0 == self.newest().number {
+            return Ok(None);
+        }
+        Ok(Some(self.seal(place, &self.open(place, sealed)?, dice)))
+    }
+
+    /// Whether the key that this was sealed by is among them. What is no sealed value opens with none: that is not for
+    /// other keys to mend.
+    pub fn knows(&self, sealed: &Sealed) -> bool {
+        numbered(sealed).map_or(true, |(number, _)| self.keys.iter().any(|key| key.number == number))
+    }
+
+    /// There is an older one beside the newest.
+    pub fn has_older(&self) -> bool {
+        self.keys.len() > 1
+    }
+
+    /// When the one that seals was made.
+    pub fn newest_made_at(&self) -> Timestamp {
+        self.newest().made_at
+    }
+
+    fn newest(&self) -> &NumberedKey {
+        self.keys.last().expect("never empty")
+    }
+
+    /// The number is part of what is bound to; of the first key alone it never was, and none of another has its form.
+    fn bind(&self, place: &str, number: u32) -> String {
+        match number {
+            FIRST_NUMBER => format!("{}|{place}", self.account),
+            number => format!("{}|{place}|{number}", self.account),
+        }
+    }
+}
+
+/// The number of the data key that this was sealed by, and the rest.
+fn numbered(sealed: &Sealed) -> Result<(u32, &[u8]), SealError> {
+    match sealed.0.as_slice() {
+        [FIRST, text @ ..] => Ok((FIRST_NUMBER, text)),
+        [NUMBERED, rest @ ..] => match rest.split_first_chunk() {
+            Some((number, text)) => Ok((u32::from_be_bytes(*number), text)),
+            None => Err(SealError::DoesNotOpen),
+        },
+        _ => Err(SealError::DoesNotOpen),
     }
 }
 
@@ -145,13 +357,17 @@ impl fmt::Debug for DataKey {
 
 fn parse_master_key(text: &str) -> Result<MasterKey, SealError> {
     let (name, value) = text.split_once(':').unwrap_or(("k1", text));
-    let named = (1..=16).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let named = is_name(name);
     let bytes = Zeroizing::new(STANDARD.decode(value.trim()).unwrap_or_default());
     match aes_key(&bytes) {
         Some(key) if named => Ok(MasterKey { name: name.into(), key }),
         _ => Err(SealError::MalformedMasterKey),
     }
+}
+
+fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    (1..=16).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
 fn aes_key(bytes: &[u8]) -> Option<LessSafeKey> {
@@ -223,10 +439,96 @@ mod tests {
     }
 
     #[test]
+    fn a_master_key_is_known_again_and_no_other_is_taken_for_it() {
+        let dice = CountingDice::default();
+        let both = MasterKeys::parse(&format!("{},{}", master("k2", 2), master("k1", 1))).unwrap();
+        assert_eq!(both.names().collect::<Vec<_>>(), ["k2", "k1"]);
+        let proof = both.proof_of("k1", &dice).expect("it is there");
+        assert_eq!(both.proves("k1", &proof), Ok(()));
+        assert_eq!(both.proof_of("k3", &dice), None);
+        let without = MasterKeys::parse(&master("k2", 2)).unwrap();
+        assert_eq!(without.proves("k1", &proof), Err(SealError::UnknownMasterKey("k1".into())));
+        let another = MasterKeys::parse(&master("k1", 9)).unwrap();
+        assert_eq!(another.proves("k1", &proof), Err(SealError::DoesNotOpen));
+    }
+
+    #[test]
     fn a_malformed_master_key_is_refused() {
         for text in ["k1:abc", "K 1:aaaa", "short"] {
             assert_eq!(MasterKeys::parse(text).unwrap_err(), SealError::MalformedMasterKey);
         }
         assert_eq!(MasterKeys::parse("").unwrap_err(), SealError::NoMasterKey);
+    }
+
+    #[test]
+    fn data_keys_are_wrapped_anew_without_being_changed() {
+        let dice = CountingDice::default();
+        let old = MasterKeys::parse(&master("k1", 1)).unwrap();
+        let wrapped = old.new_data_key(account(1), &dice);
+        let sealed = old.data_key(account(1), &wrapped).unwrap().seal("sources|token|src_1", b"token", &dice);
+
+        let both = MasterKeys::parse(&format!("{},{}", master("k2", 2), master("k1", 1))).unwrap();
+        assert_eq!(wrapped.master_key(), Some("k1"));
+        let anew = both.rewrap_data_key(account(1), &wrapped, &dice).unwrap().expect("it was another's");
+        assert_eq!(anew.master_key(), Some("k2"));
+        assert_eq!(both.rewrap_data_key(account(1), &anew, &dice), Ok(None));
+        assert_eq!(old.data_key(account(1), &anew).unwrap_err(), SealError::UnknownMasterKey("k2".into()));
+
+        let new = MasterKeys::parse(&master("k2", 2)).unwrap();
+        let key = new.data_key(account(1), &anew).unwrap();
+        assert_eq!(key.open("sources|token|src_1", &sealed).unwrap().as_slice(), b"token");
+        assert!(new.data_key(account(2), &anew).is_err());
+        assert_eq!(Sealed::default().master_key(), None);
+    }
+
+    #[test]
+    fn a_new_data_key_seals_and_the_old_one_opens_until_it_is_taken_away() {
+        let (dice, place) = (CountingDice::default(), "destinations|secret|dst_1");
+        let keys = MasterKeys::parse(&master("k1", 1)).unwrap();
+        let first = keys.new_data_key(account(1), &dice);
+        let with_first = keys.data_key(account(1), &first).unwrap();
+        let by_first = with_first.seal(place, b"whsec", &dice);
+        assert_eq!(by_first.0[0], FIRST, "as versions before can read it");
+
+        let now = Timestamp::from_micros(7);
+        let both = keys.with_new_data_key(account(1), &first, now, &dice).unwrap();
+        let with_both = keys.data_key(account(1), &both).unwrap();
+        assert_eq!((with_both.has_older(), with_both.newest_made_at()), (true, now));
+        let by_second = with_both.reseal(place, &by_first, &dice).unwrap().expect("it was by the first");
+        assert_eq!(with_both.reseal(place, &by_second, &dice), Ok(None));
+        for sealed in [&by_first, &by_second] {
+            assert_eq!(with_both.open(place, sealed).unwrap().as_slice(), b"whsec");
+            assert_eq!(with_both.open("destinations|auth|dst_1", sealed), Err(SealError::DoesNotOpen));
+        }
+        assert!(!with_first.knows(&by_second) && with_first.knows(&by_first));
+        assert_eq!(with_first.open(place, &by_second), Err(SealError::UnknownDataKey(2)));
+
+        let second = keys.with_newest_data_key_only(account(1), &both, &dice).unwrap();
+        let with_second = keys.data_key(account(1), &second).unwrap();
+        assert!(!with_second.has_older());
+        assert_eq!(with_second.open(place, &by_second).unwrap().as_slice(), b"whsec");
+        assert_eq!(with_second.open(place, &by_first), Err(SealError::UnknownDataKey(1)));
+        let third = keys.with_new_data_key(account(1), &second, now, &dice).unwrap();
+        let by_third = keys.data_key(account(1), &third).unwrap().seal(place, b"whsec", &dice);
+        assert_eq!(numbered(&by_third).unwrap().0, 3, "no number is taken twice");
+    }
+
+    #[test]
+    fn a_number_that_was_altered_opens_nothing() {
+        let (dice, place) = (CountingDice::default(), "destinations|secret|dst_1");
+        let keys = MasterKeys::parse(&master("k1", 1)).unwrap();
+        let wrapped = keys.new_data_key(account(1), &dice);
+        let wrapped = keys.with_new_data_key(account(1), &wrapped, Timestamp::MIN, &dice).unwrap();
+        let wrapped = keys.with_new_data_key(account(1), &wrapped, Timestamp::MIN, &dice).unwrap();
+        let key = keys.data_key(account(1), &wrapped).unwrap();
+        let mut sealed = key.seal(place, b"whsec", &dice);
+        sealed.0[4] = 2;
+        assert_eq!(key.open(place, &sealed), Err(SealError::DoesNotOpen));
+        for cut in 0..sealed.0.len() {
+            assert!(key.open(place, &Sealed(sealed.0[..cut].to_vec())).is_err(), "cut at {cut}");
+            let mut wrapped = wrapped.clone();
+            wrapped.0.truncate(cut);
+            assert!(keys.data_key(account(1), &wrapped).is_err(), "cut at {cut}");
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! Signing and verifying bytes as Standard Webhooks 1.0.0 asks: HMAC-SHA-256 over `id.timestamp.body`.
 //!
-//! The same functions sign what we send and check what a Standard Webhooks source sends us. The body is hashed
-//! where it lies and never copied. Other providers' schemes, and Ed25519 (`v1a`), are not here.
+//! The body is hashed where it lies and never copied. Ed25519 (`v1a`) has a file of its own, [`key_pair`], and so have the
+//! schemes of Stripe and GitHub, [`text`].
+
+pub mod key_pair;
+pub mod text;
 
 use std::fmt;
 use std::str::FromStr;
@@ -77,13 +80,18 @@ pub fn sign<'a>(
     let timestamp = timestamp_seconds.to_string();
     let mut header = String::with_capacity(96);
     for secret in secrets {
-        if !header.is_empty() {
-            header.push(' ');
-        }
-        header.push_str(SCHEME);
+        begin_entry(&mut header, SCHEME);
         STANDARD.encode_string(secret.tag(id, &timestamp, body), &mut header);
     }
     header
+}
+
+/// Entries stand side by side.
+fn begin_entry(header: &mut String, scheme: &str) {
+    if !header.is_empty() {
+        header.push(' ');
+    }
+    header.push_str(scheme);
 }
 
 /// Checks the three headers of a request against its raw body. `timestamp` and `signature` are as presented.
@@ -117,7 +125,7 @@ pub fn verify<'a>(
         if index == SIGNATURES_TRIED {
             return Err(SignatureError::Malformed("too many signatures"));
         }
-        if let Some(tag) = entry.strip_prefix(SCHEME).and_then(decode_tag) {
+        if let Some(tag) = entry.strip_prefix(SCHEME).and_then(decode::<TAG_BYTES>) {
             presented[count] = tag;
             count += 1;
         }
@@ -133,12 +141,12 @@ pub fn verify<'a>(
     if good { Ok(()) } else { Err(SignatureError::NoMatch) }
 }
 
-/// `None` for anything that is not exactly one tag in strict base64.
-fn decode_tag(text: &str) -> Option<[u8; TAG_BYTES]> {
-    // Three bytes of room: the decoder counts whole groups of four characters before it looks at the padding.
-    let mut room = [0u8; TAG_BYTES + 3];
-    match STANDARD.decode_slice(text, &mut room) {
-        Ok(TAG_BYTES) => room[..TAG_BYTES].try_into().ok(),
+/// `None` for anything that is not exactly so many bytes in strict base64, at most 64. They may be a private key's.
+fn decode<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
+    // Some bytes of room: the decoder counts whole groups of four characters before it looks at the padding.
+    let mut room = Zeroizing::new([0u8; 68]);
+    match STANDARD.decode_slice(text, room.as_mut()) {
+        Ok(length) if length == BYTES => room[..BYTES].try_into().ok(),
         _ => None,
     }
 }

@@ -26,6 +26,9 @@ pub struct Source {
     /// What its events are tagged with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<TagRule>,
+    /// The last requests that it did not believe are kept, for a person to see why.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep_refused: bool,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     /// The account's version at which this row last changed; kept by the store.
@@ -47,10 +50,19 @@ impl Source {
             verification: Verification::default(),
             rate_limit: None,
             tags: Vec::new(),
+            keep_refused: false,
             created_at: now,
             updated_at: now,
             version: 0,
         }
+    }
+
+    /// Everything of it that is sealed, with its place.
+    pub fn sealed_mut(&mut self) -> Vec<(String, &mut Sealed)> {
+        let verification_place = Self::verification_place(self.id);
+        let secrets = self.verification.secrets.iter_mut();
+        let secrets = secrets.map(|secret| (verification_place.clone(), secret));
+        [(Self::token_place(self.id), &mut self.token)].into_iter().chain(secrets).collect()
     }
 
     /// Where its token is sealed.

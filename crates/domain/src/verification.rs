@@ -214,6 +214,16 @@ impl Verifier {
         Self { kind, keys, hmac, tolerance_ms: tolerance.saturating_mul(1000), allowed_addresses }
     }
 
+    /// The header that a rule of one's own has the signature in.
+    pub fn own_header(&self) -> Option<&str> {
+        (self.kind == VerificationKind::Hmac).then_some(&*self.hmac.header)
+    }
+
+    /// Whether it costs as much as a public key does: some ten times a hash.
+    pub fn is_asymmetric(&self) -> bool {
+        self.keys.iter().any(Key::is_asymmetric)
+    }
+
     pub fn verify(&self, inbound: &Inbound<'_>, now: Timestamp) -> Result<Verified, RefusalReason> {
         let client = inbound.client.to_canonical();
         if !self.allowed_addresses.is_empty()

@@ -54,7 +54,7 @@ mod tests {
         audit::ActorKind,
         delivery::{CancelReason, Status},
         delivery_settings::SettingLevel,
-        destination::{DisabledReason, OnDeadLetter, Ordering, Scheme},
+        destination::{DisabledReason, Format, OnDeadLetter, Ordering, Scheme},
         gate::HoldReason,
         lane::WaitKind,
         member::Role,
@@ -84,6 +84,6 @@ mod tests {
     fn a_word_is_the_same_in_json_in_text_and_in_the_list() {
         check!(ActorKind CancelReason DeadReason DisabledReason FailureKind HoldReason KeyKind OnDeadLetter Ordering Outcome);
         check!(OperationalKind PortalLinkStatus ReplayStatus Role Scheme Scope SettingLevel Status WaitKind);
-        check!(Encoding HmacAlgorithm RefusalReason VerificationKind);
+        check!(Encoding Format HmacAlgorithm RefusalReason VerificationKind);
     }
 }

@@ -4,17 +4,28 @@
 //! it, gets another one when it is needed and is told when the destination refused it. Waiting for one happens in the
 //! attempt's slot, within its deadline and under the node's lease (`sink::attempt`): nothing is sent if that ends meanwhile.
 
-use crate::sink::AttemptFacts;
+mod aws;
+mod certificate;
+mod token;
+
+pub use aws::AwsSignature;
+pub use certificate::ShownCertificate;
+pub use token::TokenKeeper;
+
+use crate::{egress::ClientIdentity, sink::AttemptFacts};
 use async_trait::async_trait;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
+    aws_signature::AwsSigner,
     destination::{Auth, Destination},
     outcome::Fault,
-    seal::DataKey,
+    seal::{DataKey, Sealed},
     time::Timestamp,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::{sync::Arc, time::Duration};
+use token::OpenedClient;
+use zeroize::Zeroizing;
 
 /// Where an attempt has its credential from.
 pub enum Credentials {
@@ -22,6 +33,10 @@ pub enum Credentials {
     /// Opened when the destination was made ready.
     Fixed(Credential),
     Asked(Arc<dyn CredentialSource>),
+    /// Made of each request.
+    Signed(Box<AwsSignature>),
+    /// Shown when TLS is agreed on.
+    Certificate(ShownCertificate),
 }
 
 /// A credential, as headers.
@@ -56,6 +71,9 @@ pub enum CredentialError {
     /// Never: the delivery cannot be made.
     #[error("no credential can be had: {0}")]
     Refused(String),
+    /// It is to be had where nobody may be called.
+    #[error("no credential can be had: the address of the token endpoint is not allowed")]
+    Blocked,
 }
 
 impl CredentialError {
@@ -67,36 +85,70 @@ impl CredentialError {
         let fault = match self {
             Self::Unavailable(_) => Fault::NoCredential,
             Self::Refused(_) => Fault::Unbuildable,
+            Self::Blocked => Fault::BlockedTarget,
         };
         AttemptFacts::of_fault(fault, self.to_string())
     }
 }
 
 impl Credentials {
-    /// What the destination's settings say.
-    pub fn of(destination: &Destination, key: &DataKey) -> Result<Self, String> {
+    /// What the destination's settings say; tokens are kept where those of the node are.
+    pub fn of(destination: &Destination, key: &DataKey, tokens: &TokenKeeper) -> Result<Self, String> {
         let place = Destination::auth_place(destination.id);
-        let open = |sealed| -> Result<String, String> {
+        let open = |sealed: &Sealed| -> Result<Zeroizing<String>, String> {
             let plain = key.open(&place, sealed).map_err(|error| format!("its credentials: {error}"))?;
-            String::from_utf8(plain.to_vec()).map_err(|_| "its credentials are not text".into())
+            let text = std::str::from_utf8(&plain).map_err(|_| "its credentials are not text")?;
+            Ok(Zeroizing::new(text.to_owned()))
         };
         let mut credential = Credential::default();
         match &destination.auth {
             Auth::None => return Ok(Self::None),
             Auth::Bearer { token } => {
-                credential.add("authorization", &format!("Bearer {}", open(token)?))?;
+                let token = open(token)?;
+                credential.add("authorization", &Zeroizing::new(format!("Bearer {}", token.as_str())))?;
             }
             Auth::Basic { username, password } => {
-                let pair = STANDARD.encode(format!("{username}:{}", open(password)?));
-                credential.add("authorization", &format!("Basic {pair}"))?;
+                let pair = Zeroizing::new(format!("{username}:{}", open(password)?.as_str()));
+                let pair = Zeroizing::new(STANDARD.encode(pair.as_bytes()));
+                credential.add("authorization", &Zeroizing::new(format!("Basic {}", pair.as_str())))?;
             }
             Auth::Headers { headers } => {
                 for (name, value) in headers {
                     credential.add(name, &open(value)?)?;
                 }
             }
+            Auth::OAuth2(client) => {
+                let opened = || -> Result<OpenedClient, String> {
+                    let opened = |(name, value): &(String, Sealed)| Ok((name.clone(), open(value)?));
+                    let params = client.params.iter().map(opened).collect::<Result<_, String>>()?;
+                    Ok(OpenedClient { secret: open(&client.client_secret)?, params })
+                };
+                return Ok(Self::Asked(tokens.source(destination.id, client, opened)?));
+            }
+            Auth::Mtls(kept) => {
+                let key = open(&kept.private_key)?;
+                return ShownCertificate::new(destination.id, kept, &key).map(Self::Certificate);
+            }
+            Auth::AwsSigv4(kept) => {
+                let signer = AwsSigner {
+                    access_key_id: kept.access_key_id.clone(),
+                    secret_access_key: open(&kept.secret_access_key)?,
+                    region: kept.region.clone(),
+                    service: kept.service.clone(),
+                };
+                let session_token = kept.session_token.as_ref().map(open).transpose()?;
+                return Ok(Self::Signed(Box::new(AwsSignature { signer, session_token })));
+            }
         }
         Ok(Self::Fixed(credential))
+    }
+
+    /// The certificate that is shown at the handshake.
+    pub(crate) fn identity(&self, now: Timestamp) -> Option<&Arc<ClientIdentity>> {
+        match self {
+            Self::Certificate(shown) => Some(shown.identity(now)),
+            _ => None,
+        }
     }
 }
 
@@ -122,9 +174,10 @@ pub(crate) fn append(headers: &mut HeaderMap, name: &str, value: &str) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::{HttpAnswer, HttpRequest, Transport};
     use domain::{
         id::{AccountId, DestinationId},
-        seal::{MasterKeys, Sealed},
+        seal::MasterKeys,
         testing::CountingDice,
     };
 
@@ -135,7 +188,8 @@ mod tests {
         let key = keys.data_key(account, &keys.new_data_key(account, &dice)).unwrap();
         let mut destination = Destination::new(id, account, "", "", Timestamp::MIN);
         destination.auth = auth(key.seal(&Destination::auth_place(id), b"s3cret", &dice));
-        match Credentials::of(&destination, &key).unwrap() {
+        let tokens = TokenKeeper::over(&Arc::new(NoInternet));
+        match Credentials::of(&destination, &key, &tokens).unwrap() {
             Credentials::Fixed(credential) => {
                 assert!(credential.headers.values().all(HeaderValue::is_sensitive));
                 assert!(credential.shown.iter().all(|(_, value)| value == "***"));
@@ -145,7 +199,15 @@ mod tests {
                 credential.headers.iter().map(pair).collect()
             }
             Credentials::None => Vec::new(),
-            Credentials::Asked(_) => panic!("no setting asks"),
+            _ => panic!("nothing is there without asking"),
+        }
+    }
+
+    struct NoInternet;
+
+    impl Transport for NoInternet {
+        async fn send(&self, _: HttpRequest) -> HttpAnswer {
+            panic!("nobody is asked")
         }
     }
 

@@ -79,7 +79,7 @@ impl PreparedDestination {
         let of_route = |route: &Route| RouteSettings {
             policy: found.policy_by(route),
             timeout: found.timeout_by(route),
-            signing: route.signing.unwrap_or(destination.signing),
+            signing: route.signing.clone().unwrap_or_else(|| destination.signing.clone()),
         };
         let overrides: HashMap<_, _> =
             record.overrides.iter().map(|route| (route.id, of_route(route))).collect();
@@ -130,6 +130,11 @@ impl PreparedDestination {
         Self::new(record, &DeliverySettings::default(), &no_keys, &Sinks::default())
     }
 
+    /// What an attempt takes of memory for a payload of so many bytes.
+    pub(crate) fn memory_for(&self, payload_bytes: usize) -> usize {
+        self.sink.as_ref().map_or(payload_bytes, |sink| sink.memory_for(payload_bytes))
+    }
+
     /// What follows for the destination when one of its deliveries is settled like this.
     pub(crate) fn consequence(&self, settled: Settled) -> Option<Consequence> {
         let dead = matches!(settled, Settled::Ended(Ending::DeadLetter(_)));
@@ -145,8 +150,8 @@ impl PreparedDestination {
         self.overrides.get(&route).map_or(self.timeout, |route| route.timeout)
     }
 
-    pub(crate) fn signing(&self, route: RouteId) -> Signing {
-        self.overrides.get(&route).map_or(self.signing, |route| route.signing)
+    pub(crate) fn signing(&self, route: RouteId) -> &Signing {
+        self.overrides.get(&route).map_or(&self.signing, |route| &route.signing)
     }
 }
 

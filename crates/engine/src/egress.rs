@@ -5,6 +5,7 @@
 //! API or the binary may open a connection or resolve a name (a lint says so).
 
 mod dialer;
+mod identity;
 mod link;
 mod operator_client;
 mod proxy;
@@ -13,6 +14,7 @@ mod resolver;
 mod tls;
 
 pub use dialer::{Dial, TcpDialer};
+pub use identity::ClientIdentity;
 pub use link::{Duplex, Link, LinkFacts};
 pub(crate) use link::{Fence, LinkCount};
 pub use operator_client::{OperatorClient, OperatorClientError};
@@ -30,6 +32,7 @@ use http::{
     uri::{Authority, Scheme},
 };
 use hyper_util::rt::TokioIo;
+use identity::Identities;
 use proxy::{Endpoint, ProxyTunnels};
 use resolutions::{Addresses, HostKey, Resolution, Resolutions};
 use rustls::pki_types::ServerName;
@@ -42,6 +45,7 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
+use tls::TlsSettings;
 use tokio::time::{Instant, timeout};
 
 #[derive(Debug, Clone, thiserror::Error)]
@@ -122,6 +126,9 @@ struct GuardedConnector {
     tls: tokio_rustls::TlsConnector,
     /// The same, for a server that may ask what is to be spoken.
     https: tokio_rustls::TlsConnector,
+    /// And for requests that show a client certificate.
+    identities: Identities,
+    tls_settings: TlsSettings,
     connect_timeout: Duration,
     links: Arc<LinkCount>,
 }
@@ -153,13 +160,30 @@ impl Egress {
         proxy: Option<ProxyTunnels>,
         connect_timeout: Duration,
     ) -> Result<Self, rustls::Error> {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let tls = tls::client_config(provider)?;
-        let mut https = tls.clone();
-        https.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let [tls, https] = [tls, https].map(|config| tokio_rustls::TlsConnector::from(Arc::new(config)));
-        let links = Arc::default();
-        let connector = GuardedConnector { resolutions, dialer, proxy, tls, https, connect_timeout, links };
+        Self::with_tls(resolutions, dialer, proxy, connect_timeout, TlsSettings::new()?)
+    }
+
+    fn with_tls(
+        resolutions: Arc<Resolutions>,
+        dialer: Arc<dyn Dial>,
+        proxy: Option<ProxyTunnels>,
+        connect_timeout: Duration,
+        tls_settings: TlsSettings,
+    ) -> Result<Self, rustls::Error> {
+        let configs = [tls_settings.client_config(None)?, tls_settings.https_config(None)?];
+        let [tls, https] = configs.map(|config| tokio_rustls::TlsConnector::from(Arc::new(config)));
+        let (links, identities) = (Arc::default(), Identities::default());
+        let connector = GuardedConnector {
+            resolutions,
+            dialer,
+            proxy,
+            tls,
+            https,
+            identities,
+            tls_settings,
+            connect_timeout,
+            links,
+        };
         Ok(Self { connector: Arc::new(connector), fence: None })
     }
 
@@ -187,12 +211,30 @@ impl Egress {
         self.connector.links.get()
     }
 
-    /// The URI by which the pool finds connections to where this host is now, and how long that had to be waited for.
-    pub(crate) async fn located(&self, uri: Uri) -> Result<(Uri, Option<Duration>), EgressError> {
+    /// The URI by which the pool finds connections to where this host is now, made with this identity, and how long that
+    /// had to be waited for.
+    pub(crate) async fn located(
+        &self,
+        uri: Uri,
+        identity: Option<&Arc<ClientIdentity>>,
+    ) -> Result<(Uri, Option<Duration>), EgressError> {
         let key = host_key(&uri, uri.authority())?;
         let (resolution, waited) = self.connector.resolutions.of(&key).await?;
+        let authority = match identity {
+            None => resolution.pool_authority.clone(),
+            // Without TLS it would not be shown, and whoever answers would not be who it was meant for.
+            Some(_) if key.security == Security::Plain => return Err(EgressError::Tls(TlsFault::NotTls)),
+            Some(identity) => {
+                let settings = &self.connector.tls_settings;
+                let entered =
+                    self.connector.identities.enter(identity, |key| settings.https_config(Some(key)));
+                entered.map_err(|_| EgressError::Tls(TlsFault::Protocol))?;
+                let text = format!("{}.{}", identity.label(), resolution.pool_authority);
+                text.parse().map_err(|_| EgressError::Blocked)?
+            }
+        };
         let mut parts = uri.into_parts();
-        parts.authority = Some(resolution.pool_authority.clone());
+        parts.authority = Some(authority);
         Ok((Uri::from_parts(parts).map_err(|_| EgressError::Blocked)?, waited))
     }
 }
@@ -295,10 +337,22 @@ impl tower_service::Service<Uri> for Egress {
         let (connector, fence) = (Arc::clone(&self.connector), self.fence.clone());
         Box::pin(async move {
             let key = host_key(&uri, without_number(uri.authority()).as_ref())?;
-            let link = connector.connect(key, &connector.https, fence).await?;
+            let link = match identity_label(uri.authority()) {
+                None => connector.connect(key, &connector.https, fence).await?,
+                Some(label) => {
+                    let https = connector.identities.tls(label).ok_or(EgressError::Connect)?;
+                    connector.connect(key, &https, fence).await?
+                }
+            };
             Ok(TokioIo::new(link.reading_early_answers()))
         })
     }
+}
+
+/// Whose connection it is to be: what stands before the number of a resolution.
+fn identity_label(authority: Option<&Authority>) -> Option<&str> {
+    let (user, _) = authority?.as_str().rsplit_once('@')?;
+    user.split_once('.').map(|(label, _)| label)
 }
 
 /// The authority as it was before the number of a resolution was put before it.

@@ -4,7 +4,7 @@ use crate::{
     egress::{Dial, Duplex, Egress, EgressError, Resolve},
     membership::{Lease, Membership},
     sink::Permit,
-    transport::{HttpRequest, HttpTransport, Transport},
+    transport::{AnswerRoom, HttpRequest, HttpTransport, Transport},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -73,6 +73,8 @@ pub fn http_answer(bytes: &[u8]) {
             deadline: Instant::now() + Duration::from_secs(3),
             timeout: Duration::from_secs(3),
             permit: Permit::of(&membership),
+            identity: None,
+            room: AnswerRoom::DESTINATION,
         };
         let answer = HttpTransport::new(EGRESS.clone()).send(request).await;
         if let Ok(response) = answer.result {

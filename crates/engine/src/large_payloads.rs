@@ -27,9 +27,9 @@ impl LargePayloads {
         Self { memory: SharedResource::new(limits::LARGE_PAYLOADS_BYTES / 1024), waiting: Mutex::default() }
     }
 
-    /// Waits until there is memory for the payload of this delivery.
-    pub(crate) async fn room_for(&self, delivery: &Delivery, now: Timestamp) -> Share {
-        let kibibytes = (delivery.payload_bytes as usize).div_ceil(1024);
+    /// Waits until there is so much memory for the payload of this delivery.
+    pub(crate) async fn room_for(&self, delivery: &Delivery, bytes: usize, now: Timestamp) -> Share {
+        let kibibytes = bytes.div_ceil(1024);
         if let Some(share) = self.memory.try_take(delivery.account_id, kibibytes) {
             return share;
         }

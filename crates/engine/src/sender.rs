@@ -62,7 +62,10 @@ impl Sender {
     ) -> AttemptEnd {
         let room = match carried.has_payload {
             true => None,
-            false => Some(self.large_payloads.room_for(&delivery, self.clock.now()).await),
+            false => {
+                let bytes = destination.memory_for(delivery.payload_bytes as usize);
+                Some(self.large_payloads.room_for(&delivery, bytes, self.clock.now()).await)
+            }
         };
         let started_at = self.clock.now();
         let id = AttemptId::at(started_at, self.dice.bits());
@@ -177,7 +180,10 @@ impl Sender {
         };
         let facts = sink::attempt(sink, self.sinks.egress(), membership, attempt).await?;
         // What broke here, or could not be built, never reached the destination.
-        let untold = matches!(facts.classified.outcome, Outcome::Undeliverable | Outcome::InternalError);
+        let untold = matches!(
+            facts.classified.outcome,
+            Outcome::Undeliverable | Outcome::InternalError | Outcome::TokenError
+        );
         Some((facts, (!untold).then_some(trace)))
     }
 

@@ -21,6 +21,7 @@
 
 mod http;
 mod redaction;
+mod signer;
 
 use crate::{
     credentials::{Credential, CredentialError, Credentials},
@@ -48,6 +49,7 @@ use store::failpoint;
 use tokio::time::{Instant, timeout_at};
 
 pub use http::HttpKind;
+pub(crate) use http::USER_AGENT;
 
 /// A kind of destination.
 pub trait SinkKind: Send + Sync {
@@ -73,6 +75,11 @@ pub trait Sink: Send + Sync {
         false
     }
 
+    /// What an attempt takes of memory for a payload of so many bytes: more than that, if it is written anew.
+    fn memory_for(&self, payload_bytes: usize) -> usize {
+        payload_bytes
+    }
+
     /// Adds what is told of each attempt to the collector of traces.
     fn describe(&self, _attributes: &mut Vec<(&'static str, Attribute)>) {}
 }
@@ -94,7 +101,7 @@ pub struct SinkAttempt<'a> {
     pub deadline: Instant,
     /// … and how long that was at the beginning.
     pub timeout: Duration,
-    pub signing: Signing,
+    pub signing: &'a Signing,
     pub policy: &'a RetryPolicy,
     /// To be shown, if there is one.
     pub credential: Option<&'a Credential>,
@@ -150,15 +157,20 @@ impl AttemptFacts {
 
 /// Whether this node still may send what it has begun: its lease may end while a connection is being made.
 #[derive(Debug, Clone)]
-pub struct Permit(Arc<Membership>);
+pub struct Permit(Option<Arc<Membership>>);
 
 impl Permit {
     pub(crate) fn of(membership: &Arc<Membership>) -> Self {
-        Self(Arc::clone(membership))
+        Self(Some(Arc::clone(membership)))
+    }
+
+    /// Of what is no attempt and outlives one. Its connection is under the node's lease all the same.
+    pub(crate) fn of_none() -> Self {
+        Self(None)
     }
 
     pub fn holds(&self) -> bool {
-        self.0.stands()
+        self.0.as_ref().is_none_or(|membership| membership.stands())
     }
 }
 
@@ -272,7 +284,7 @@ pub(crate) async fn attempt(
     let SinkAttempt { delivery, deadline, timeout, .. } = attempt;
     let asked;
     let credential = match credentials {
-        Credentials::None => None,
+        Credentials::None | Credentials::Signed(_) | Credentials::Certificate(_) => None,
         Credentials::Fixed(credential) => Some(credential),
         Credentials::Asked(source) => {
             let now = attempt.started_at;

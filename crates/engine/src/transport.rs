@@ -2,7 +2,7 @@
 //! internet, and its real form on hyper.
 
 use crate::{
-    egress::{Egress, EgressError, LinkFacts},
+    egress::{ClientIdentity, Egress, EgressError, LinkFacts, TlsFault},
     sink::Permit,
 };
 use bytes::{Bytes, BytesMut};
@@ -20,7 +20,7 @@ use hyper_util::{
     },
     rt::{TokioExecutor, TokioTimer},
 };
-use std::{error::Error as StdError, io, time::Duration};
+use std::{error::Error as StdError, io, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -42,6 +42,24 @@ pub struct HttpRequest {
     /// For an internet without sockets, which asks it before the first byte. The real one has the lease in the socket
     /// (`egress::Fence`), and an attempt whose node's lease ends is dropped.
     pub permit: Permit,
+    /// The certificate to be shown. Its connections are its own.
+    pub identity: Option<Arc<ClientIdentity>>,
+    pub room: AnswerRoom,
+}
+
+/// How much of an answer's body is kept, and how long it is waited for after the head.
+#[derive(Debug, Clone, Copy)]
+pub struct AnswerRoom {
+    pub kept_bytes: usize,
+    pub wait: Duration,
+}
+
+impl AnswerRoom {
+    /// Of a destination's answer the status has said everything.
+    pub const DESTINATION: Self =
+        Self { kept_bytes: limits::RESPONSE_BODY_KEPT_BYTES, wait: limits::RESPONSE_BODY_WAIT };
+    /// What a token endpoint has to say stands in the body.
+    pub const TOKEN: Self = Self { kept_bytes: limits::TOKEN_ANSWER_BYTES, wait: limits::TOKEN_TIMEOUT };
 }
 
 #[derive(Debug)]
@@ -56,7 +74,7 @@ pub struct HttpAnswer {
 pub struct HttpResponse {
     pub status: u16,
     pub headers: HeaderMap,
-    /// The first [`limits::RESPONSE_BODY_KEPT_BYTES`] of it.
+    /// As much of it as there was room for.
     pub body: Bytes,
     pub truncated: bool,
 }
@@ -127,11 +145,12 @@ impl Transport for HttpTransport {
     async fn send(&self, outgoing: HttpRequest) -> HttpAnswer {
         let started = Instant::now();
         let deadline = outgoing.deadline;
-        let (uri, dns) = match timeout_at(deadline, self.egress.located(outgoing.uri)).await {
-            Ok(Ok(located)) => located,
-            Ok(Err(error)) => return HttpAnswer::failed(HttpFailure::of_egress(&error)),
-            Err(_) => return HttpAnswer::failed(HttpFailure::timed_out(outgoing.timeout)),
-        };
+        let (uri, dns) =
+            match timeout_at(deadline, self.egress.located(outgoing.uri, outgoing.identity.as_ref())).await {
+                Ok(Ok(located)) => located,
+                Ok(Err(error)) => return HttpAnswer::failed(HttpFailure::of_egress(&error)),
+                Err(_) => return HttpAnswer::failed(HttpFailure::timed_out(outgoing.timeout)),
+            };
         let (body, is_written) = watched(outgoing.body);
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = http::Method::POST;
@@ -141,6 +160,10 @@ impl Transport for HttpTransport {
         let sent = timeout_at(deadline, self.client.request(request)).await;
         let response = match sent {
             Ok(Ok(response)) => response,
+            Ok(Err(_)) if open.link().is_some_and(|link| link.refuses_us()) => {
+                let refused = EgressError::Tls(TlsFault::ClientCertificate);
+                return HttpAnswer::failed(HttpFailure::of_egress(&refused));
+            }
             Ok(Err(error)) => return HttpAnswer::failed(failure(&error)),
             Err(_) => {
                 open.close().await;
@@ -155,8 +178,10 @@ impl Transport for HttpTransport {
             open.retire();
         }
         let (head, body) = response.into_parts();
-        let deadline = deadline.min(Instant::now() + limits::RESPONSE_BODY_WAIT);
-        let BodyPrefix { body, truncated, read_to_its_end } = read_prefix(body, deadline).await;
+        let room = outgoing.room;
+        let deadline = deadline.min(Instant::now() + room.wait);
+        let BodyPrefix { body, truncated, read_to_its_end } =
+            read_prefix(body, room.kept_bytes, deadline).await;
         // A destination that answers before it has been told everything, and then does not listen, has answered. What is
         // still to be written would wait for it for ever, with its slot and its memory.
         if !read_to_its_end || is_written.is_some_and(|is_written| !is_written.is_cancelled()) {
@@ -176,7 +201,7 @@ impl HttpAnswer {
 
 /// Reads what is worth keeping, and a little more so that the connection can be used again. The status has decided
 /// already: whatever goes wrong here only cuts the text short. A body that is dropped unread closes its connection.
-async fn read_prefix(mut body: Incoming, deadline: Instant) -> BodyPrefix {
+async fn read_prefix(mut body: Incoming, kept_bytes: usize, deadline: Instant) -> BodyPrefix {
     if body.is_end_stream() {
         return BodyPrefix { body: Bytes::new(), truncated: false, read_to_its_end: true };
     }
@@ -186,16 +211,16 @@ async fn read_prefix(mut body: Incoming, deadline: Instant) -> BodyPrefix {
         let frame = match timeout_at(deadline, body.frame()).await {
             Ok(Some(Ok(frame))) => frame,
             Ok(None) => {
-                let truncated = read > limits::RESPONSE_BODY_KEPT_BYTES;
+                let truncated = read > kept_bytes;
                 return BodyPrefix { body: kept.freeze(), truncated, read_to_its_end: true };
             }
             Ok(Some(Err(_))) | Err(_) => return BodyPrefix::cut_short(kept),
         };
         let Ok(data) = frame.into_data() else { continue };
         read += data.len();
-        let room = limits::RESPONSE_BODY_KEPT_BYTES - kept.len();
+        let room = kept_bytes - kept.len();
         kept.extend_from_slice(&data[..data.len().min(room)]);
-        if read > limits::RESPONSE_BODY_READ_BYTES {
+        if read > limits::RESPONSE_BODY_READ_BYTES.max(kept_bytes) {
             return BodyPrefix::cut_short(kept);
         }
     }

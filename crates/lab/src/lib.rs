@@ -10,6 +10,8 @@
 //! | [`receiver`] | destination: plays a script per destination, logs every request and how many were open |
 //! | [`script`] | what a receiver answers: status, latency, hang, close, reset, fail for a while |
 //! | [`log`] | the receiver's log: one record a request |
+//! | [`relay`] | the least that anybody who passes requests on can do, to compare with |
+//! | [`black_hole`] | a port whose queue is full: nobody gets in, nobody is told |
 //! | [`body`] | the payload both ends agree on, and its hash |
 //! | [`judge`] | pure: two logs in, a verdict out |
 //! | [`promises`] | what is promised, I1 to I16, as data |
@@ -24,6 +26,7 @@
 //! a small machine, independent of the caller's runtime, and requests are counted in the order in which the
 //! kernel reported them. They live in real time; a test that pauses tokio's clock cannot wait for them.
 
+pub mod black_hole;
 pub mod body;
 pub mod clock;
 pub mod judge;
@@ -35,15 +38,18 @@ pub mod promises;
 pub mod proxy;
 pub mod pump;
 pub mod receiver;
+pub mod relay;
 pub mod script;
+mod seen;
 mod socket;
 pub mod stats;
 mod tally;
 mod thread;
 pub mod tunnel;
 
+pub use black_hole::BlackHole;
 pub use judge::{Evidence, Verdict};
-pub use log::{Record, Recording, RequestEnd};
+pub use log::{KeptRequest, Record, Recording, RequestEnd};
 pub use nemesis::{Fault, FaultKind};
 pub use process::ChildProcess;
 pub use proxy::{Direction, Proxy};

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::body;
 use crate::peers::Peers;
 use crate::script::Script;
+use crate::seen::Seen;
 use crate::socket::Socket;
 use crate::stats::Histogram;
 use crate::tally::Tally;
@@ -26,7 +27,7 @@ use crate::tally::Tally;
 /// How much to remember of each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recording {
-    /// Counters and the end-to-end latency only: for speed.
+    /// Counters, the end-to-end latency and which events have come only: for speed.
     Counts,
     /// One [`Record`] a request.
     Full,
@@ -212,6 +213,7 @@ pub(crate) struct DestinationLog {
 pub(crate) struct DestinationState {
     pub(crate) script: Option<Arc<Script>>,
     pub(crate) records: Vec<Record>,
+    pub(crate) seen: Seen,
     /// Grows with each clear, so that a request begun before it does not write into a record after it.
     era: u64,
     pub(crate) open: u32,
@@ -260,6 +262,7 @@ impl DestinationLog {
         self.succeeded.clear();
         let mut state = self.state();
         state.records.clear();
+        state.seen = Seen::default();
         state.era += 1;
         state.max_open = state.open;
     }
@@ -341,6 +344,9 @@ impl OpenRequest {
             record.end_to_end_us = end_to_end_us;
             record.kept = keep();
         });
+        if let Some(stamp) = stamp {
+            self.destination.state().seen.add(stamp.n);
+        }
         self.destination.arrived.add();
         self.arrival = self.destination.arrived.get();
         self.log.arrival(self.log.now_us(), end_to_end_us);

@@ -86,21 +86,40 @@ pub(crate) fn called_ports(pid: u32) -> Vec<u16> {
     tcp_sockets().iter().filter(|socket| own.contains(&socket.inode)).map(|socket| socket.other).collect()
 }
 
+/// The processes that listen on this port of any local address, as far as we may look into them.
+pub(crate) fn listeners(port: u16) -> Vec<u32> {
+    const LISTEN: &str = "0A";
+    let listening: HashSet<u64> = tables(&["/proc/net/tcp", "/proc/net/tcp6"])
+        .into_iter()
+        .filter(|socket| socket.own == port && socket.state == LISTEN)
+        .map(|socket| socket.inode)
+        .collect();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| sockets_of(*pid).iter().any(|inode| listening.contains(inode))).collect()
+}
+
 struct TcpSocket {
     own: u16,
     other: u16,
+    state: String,
     inode: u64,
 }
 
 fn tcp_sockets() -> Vec<TcpSocket> {
-    let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    tables(&["/proc/net/tcp"])
+}
+
+fn tables(files: &[&str]) -> Vec<TcpSocket> {
     let port = |address: &str| u16::from_str_radix(address.split_once(':')?.1, 16).ok();
     let entry = |line: &str| {
         let mut fields = line.split_whitespace();
         let (own, other) = (port(fields.nth(1)?)?, port(fields.next()?)?);
-        Some(TcpSocket { own, other, inode: fields.nth(6)?.parse().ok()? })
+        let state = fields.next()?.to_owned();
+        Some(TcpSocket { own, other, state, inode: fields.nth(5)?.parse().ok()? })
     };
-    table.lines().skip(1).filter_map(entry).collect()
+    let texts = files.iter().filter_map(|file| fs::read_to_string(file).ok());
+    texts.flat_map(|text| text.lines().skip(1).filter_map(entry).collect::<Vec<_>>()).collect()
 }
 
 fn sockets_of(pid: u32) -> Vec<u64> {
@@ -132,6 +151,8 @@ mod tests {
         peers.closed(other.local_addr().unwrap().port());
         assert_eq!(peers.opened(peer.port()), Some(std::process::id()));
         assert!(called_ports(std::process::id()).contains(&listener.local_addr().unwrap().port()));
+        assert_eq!(listeners(listener.local_addr().unwrap().port()), [std::process::id()]);
+        assert!(listeners(client.local_addr().unwrap().port()).is_empty(), "a caller does not listen");
         drop(client);
         peers.closed(peer.port());
         assert!(peers.state().open.is_empty());

@@ -75,6 +75,11 @@ impl ChildProcess {
         Ok(ChildProcess { launch, child, pid, started: Instant::now() })
     }
 
+    /// How it was started, to start it so again.
+    pub fn launched_as(&self) -> &Launch {
+        &self.launch
+    }
+
     pub fn pid(&self) -> u32 {
         self.pid
     }
@@ -216,6 +221,28 @@ pub fn descriptors(pid: u32) -> io::Result<u64> {
 /// The port at the other end of every TCP connection of version 4 that a process has open.
 pub fn called_ports(pid: u32) -> Vec<u16> {
     peers::called_ports(pid)
+}
+
+/// The process that listens on this port, if we may see it: of several that share it the oldest.
+pub fn listener(port: u16) -> Option<u32> {
+    peers::listeners(port).into_iter().min()
+}
+
+/// CPU time of a process and of all its children, those that have ended included.
+pub fn family_cpu_time(parent: u32) -> io::Result<Duration> {
+    let own = ProcessStat::of(parent)?;
+    let mut sum = own.cpu_time + own.reaped_cpu_time;
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        // A process may end while we look.
+        match ProcessStat::of(pid) {
+            Ok(stat) if stat.parent == parent => sum += stat.cpu_time,
+            _ => {}
+        }
+    }
+    Ok(sum)
 }
 
 /// CPU time of the calling thread; zero where the kernel does not say.

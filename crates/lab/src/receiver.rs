@@ -128,6 +128,21 @@ impl Receiver {
         self.log.known(destination).map_or(0, |destination| destination.succeeded.get())
     }
 
+    /// Stamped events that have come, each counted once for every destination it came to.
+    pub fn distinct(&self) -> u64 {
+        self.log.destinations().iter().map(|destination| destination.state().seen.distinct()).sum()
+    }
+
+    /// Requests with a stamped event that had come to the same destination before.
+    pub fn repeated(&self) -> u64 {
+        self.log.destinations().iter().map(|destination| destination.state().seen.again()).sum()
+    }
+
+    /// Whether this event has come to this destination.
+    pub fn has_seen(&self, destination: &str, n: u64) -> bool {
+        self.log.known(destination).is_some_and(|destination| destination.state().seen.has(n))
+    }
+
     /// Requests open now.
     pub fn open(&self, destination: &str) -> u32 {
         self.log.known(destination).map_or(0, |destination| destination.state().open)

@@ -2,9 +2,9 @@
 
 use crate::{
     commands::{
-        audit::AuditArgs, backup::BackupArgs, config::ConfigArgs, demo::DemoArgs, doctor::DoctorArgs,
-        health::HealthArgs, keys::KeysArgs, listen::ListenArgs, send::SendArgs, serve::ServeArgs,
-        tail::TailArgs,
+        audit::AuditArgs, backup::BackupArgs, bench::BenchArgs, config::ConfigArgs, demo::DemoArgs,
+        doctor::DoctorArgs, health::HealthArgs, keys::KeysArgs, listen::ListenArgs, send::SendArgs,
+        serve::ServeArgs, sign::SignArgs, tail::TailArgs, verify::VerifyArgs,
     },
     config::{Config, ConfigError, Dev, Layers, Sayings, SettingFlags, check_variables},
 };
@@ -34,10 +34,16 @@ pub(crate) enum Command {
     Migrate(SettingFlags),
     /// Make, list and revoke keys, beside the store.
     Keys(KeysArgs),
+    /// Measure how fast it is on this machine, beside a relay that does the least possible.
+    Bench(BenchArgs),
     /// Publish an event.
     Send(SendArgs),
     /// Receive webhooks and print them, well-behaved or not.
     Listen(ListenArgs),
+    /// Say which signature of a request is good, or why none is: exit code 1.
+    Verify(VerifyArgs),
+    /// Print the headers that sign a body, as a destination's requests have them.
+    Sign(SignArgs),
     /// Print what happens as it happens: attempts, endings, holds.
     Tail(TailArgs),
     /// Ask a server whether it is ready: exit code 0, 1 if it is not, 6 if it was not reached.

@@ -2,6 +2,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod backup;
+pub(crate) mod bench;
 pub(crate) mod bootstrap;
 pub(crate) mod config;
 pub(crate) mod demo;
@@ -9,13 +10,17 @@ pub(crate) mod dev;
 pub(crate) mod dev_receiver;
 pub(crate) mod doctor;
 pub(crate) mod health;
+mod input;
 pub(crate) mod keys;
 pub(crate) mod listen;
 pub(crate) mod migrate;
 pub(crate) mod open;
+mod own_folder;
 pub(crate) mod send;
 pub(crate) mod serve;
+pub(crate) mod sign;
 pub(crate) mod tail;
+pub(crate) mod verify;
 mod window_limit;
 
 use crate::{

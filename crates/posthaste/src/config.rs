@@ -47,6 +47,7 @@ pub(crate) struct Config {
     pub(crate) public_url: String,
     pub(crate) trusted_proxies: Vec<IpNet>,
     pub(crate) dashboard: bool,
+    pub(crate) reveal: bool,
     pub(crate) data_dir: PathBuf,
     pub(crate) database: String,
     /// None: where the database is.
@@ -144,6 +145,7 @@ impl Config {
                 .unwrap_or_else(|| format!("http://{listen}")),
             trusted_proxies: layers.read("trusted_proxies", networks)?,
             dashboard: layers.read("dashboard", flag)?,
+            reveal: layers.read("secrets.reveal", flag)?,
             database: layers.maybe("database", database)?.unwrap_or_else(|| default_database(&data_dir)),
             data_dir,
             listen_url: layers.maybe("database.listen_url", values::text)?,
@@ -232,6 +234,12 @@ pub(crate) fn check_variables() -> Result<(), ConfigError> {
 /// For flags that are no settings.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     duration(text, Duration::ZERO..=HOUR)
+}
+
+/// The same for what lasts.
+pub(crate) fn parse_lifetime(text: &str) -> Result<Duration, String> {
+    const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+    duration(text, Duration::from_secs(1)..=LONGEST)
 }
 
 fn default_database(data_dir: &Path) -> String {

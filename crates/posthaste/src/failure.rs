@@ -38,6 +38,10 @@ impl Failure {
         Self::new(Code::Configuration, message)
     }
 
+    pub(crate) fn code(&self) -> Code {
+        self.code
+    }
+
     /// Whether trying again may help: the database is away.
     pub(crate) fn is_passing(&self) -> bool {
         let by_store = self.error.downcast_ref::<StoreError>();

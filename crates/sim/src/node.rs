@@ -135,6 +135,7 @@ impl Process {
                 version: "sim".into(),
                 role,
                 address: None,
+                master_keys: "k1".into(),
             },
             settings: EngineSettings {
                 lease,

@@ -352,6 +352,7 @@ table nodes
     role text not null default 'all'::text
     address text
     joined_at timestamp with time zone not null default now()
+    master_keys text not null default ''::text
     constraint nodes_pkey PRIMARY KEY (id)
     constraint nodes_role_check CHECK ((role = ANY (ARRAY['all'::text, 'api'::text, 'worker'::text])))
 
@@ -420,6 +421,15 @@ table queue
     constraint queue_tls_errors_check CHECK ((tls_errors >= 0))
     index queue_by_event USING btree (event_id)
     with fillfactor=90, autovacuum_vacuum_threshold=1000, autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, autovacuum_analyze_scale_factor=0.05
+
+table refused_requests
+    source_id uuid not null
+    at bigint not null
+    account_id uuid not null
+    doc text not null
+    body bytea not null
+    constraint refused_requests_pkey PRIMARY KEY (source_id, at)
+    index refused_requests_of_account USING btree (account_id)
 
 table replay_counts
     replay_id uuid not null

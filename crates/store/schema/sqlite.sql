@@ -24,7 +24,7 @@ CREATE TABLE api_keys (
     expires_at integer,
     last_used_at integer,
     revoked_at integer,
-    created_at integer not null,
+    created_at integer not null, allowed_addresses text not null default '[]',
     check ((kind in ('operator', 'platform')) = (account_id is null))
 ) without rowid;
 
@@ -321,7 +321,7 @@ CREATE TABLE nodes (
     role text not null default 'all' check (role in ('all', 'api', 'worker')),
     -- Where it listens, for people.
     address text
-) without rowid;
+, master_keys text not null default '') without rowid;
 
 CREATE TABLE operational_notes (
     id blob not null,
@@ -392,6 +392,17 @@ CREATE TABLE queue (
 CREATE UNIQUE INDEX queue_delivery on queue (account_id, delivery_id);
 
 CREATE INDEX queue_event on queue (event_id, delivery_id, replay_id);
+
+CREATE TABLE refused_requests (
+    source_id blob not null,
+    at integer not null,
+    account_id blob not null,
+    doc text not null,
+    body blob not null,
+    primary key (source_id, at)
+) without rowid;
+
+CREATE INDEX refused_requests_account on refused_requests (account_id);
 
 CREATE TABLE replayed (
     replay_id blob not null,

@@ -11,11 +11,11 @@ use crate::{EventFilter, NewDelivery, StoreError};
 use async_trait::async_trait;
 use domain::{
     event::Event,
-    id::{AccountId, DestinationId, EventId, NodeId, ReplayId},
+    id::{AccountId, DeliveryId, DestinationId, EventId, NodeId, ReplayId},
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 #[async_trait]
 pub trait Backfills: Send + Sync {
@@ -28,8 +28,8 @@ pub trait Backfills: Send + Sync {
     /// Writes a chunk's deliveries and moves the cursor, in one transaction, only if the backfill runs, is held by this
     /// node and its cursor stands where the chunk begins: None otherwise, and nothing is written. No delivery is made to a
     /// destination that had the event, nor of an event that has had its time, is still expanding, or whose payload was erased. With the last chunk,
-    /// what was counted at the start and was not made is skipped. Gives how many were made.
-    async fn write_backfill(&self, chunk: &BackfillChunk) -> Result<Option<u32>, StoreError>;
+    /// what was counted at the start and was not made is skipped. Gives those that were made.
+    async fn write_backfill(&self, chunk: &BackfillChunk) -> Result<Option<Vec<DeliveryId>>, StoreError>;
 }
 
 /// Which events, and to which destinations. Kept as this document.
@@ -75,6 +75,8 @@ pub struct BackfillWalk {
     /// Events that came later are not taken.
     pub as_of: Timestamp,
     pub limit: usize,
+    /// With their payloads, as far as [`crate::Queue::fetch`] would read them: they are handed over to lanes.
+    pub payloads: bool,
 }
 
 impl BackfillWalk {
@@ -110,8 +112,10 @@ pub struct BackfillEvents {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct BackfillEvent {
-    /// Without its payload.
-    pub event: Event,
+    pub event: Arc<Event>,
+    /// False where it was not asked for, or left out as for a fetch: it is empty then.
+    pub has_payload: bool,
+    pub payload_bytes: u32,
     /// Its expansion makes its deliveries.
     pub expanding: bool,
     /// Its payload was erased: nothing more is made of it.

@@ -40,9 +40,11 @@ pub mod postgres;
 mod prepared;
 mod queue;
 mod read_only;
+mod refused_requests;
 mod replay;
 mod retention;
 mod rollup;
+mod seals;
 mod sessions;
 mod shard_scan;
 pub mod sqlite;
@@ -93,8 +95,10 @@ pub use queue::{
     Consequence, DueDelivery, Fact, FetchedDelivery, LaneHead, Queue, Settlement, TrackHead, Window,
 };
 pub use read_only::{
-    Extent, FoundTables, MissingRight, ReadOnlyStore, SchemaVersion, UnsafeSetting, open_read_only,
+    Extent, FoundTables, KeptCertificate, MissingRight, ReadOnlyStore, SchemaVersion, UnsafeSetting,
+    open_read_only,
 };
+pub use refused_requests::RefusedRequests;
 pub use replay::{
     CreatedReplay, NewReplay, OpenReplay, Original, OriginalWalk, Originals, Replay, ReplayChunk, ReplayHold,
     ReplayKey, ReplayStatus, ReplaySwitch, Replayed, Replays, SelectedDeliveries, Selection, Survey,
@@ -102,6 +106,9 @@ pub use replay::{
 pub use retention::{EventWalk, FIRST_REPLAY, FactWalk, Pruned, ReplayPlace, ReplayWalk, Retention};
 pub use rollup::{
     EventCount, FreshSums, Rollup, RollupKind, RollupMark, Rollups, SumPlace, Summed, SummedTail,
+};
+pub use seals::{
+    DataKeyChange, KeptDataKey, KeptSeals, ResealedRow, SealedRow, SealedRowId, Seals, SettingChange,
 };
 pub use sessions::{HeldSession, NewSession, SessionOf, Sessions};
 pub use test_sends::{AskedTest, TestAnswer, TestProgress, TestSends};
@@ -132,6 +139,8 @@ pub trait Store:
     + OperationalEvents
     + Sessions
     + PortalLinks
+    + Seals
+    + RefusedRequests
     + Wakes
 {
 }
@@ -160,6 +169,8 @@ impl<T> Store for T where
         + OperationalEvents
         + Sessions
         + PortalLinks
+        + Seals
+        + RefusedRequests
         + Wakes
 {
 }

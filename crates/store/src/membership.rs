@@ -74,6 +74,9 @@ pub struct NodeRecord {
     pub role: Role,
     /// Where it listens, for people.
     pub address: Option<String>,
+    /// The names of the master keys that it knows, the active one first: `k2,k1`. Empty: it is of a version that does not
+    /// say.
+    pub master_keys: String,
 }
 
 /// What a renewal brings back.

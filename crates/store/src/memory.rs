@@ -24,9 +24,11 @@ mod membership;
 mod operational_events;
 mod portal_links;
 mod queue;
+mod refused_requests;
 mod replay;
 mod retention;
 mod rollup;
+mod seals;
 mod sessions;
 mod table;
 mod test_sends;
@@ -46,10 +48,11 @@ use domain::{
     gate::HoldRecord,
     id::{
         self, AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, PortalLinkId,
-        ReplayId, SessionId, UserId,
+        ReplayId, SessionId, SourceId, UserId,
     },
     operations::OperationalNote,
     portal_link::PortalLink,
+    refused_request::RefusedRequest,
     rollup::Span,
     route::Route,
     session::{SecretHash, Session, SignInLink, User},
@@ -164,6 +167,7 @@ struct Tables {
     links: BTreeMap<SecretHash, SignInLink>,
     users: BTreeMap<UserId, User>,
     portal_links: BTreeMap<PortalLinkId, PortalLink>,
+    refused_requests: BTreeMap<(SourceId, Timestamp), RefusedRequest>,
 }
 
 struct KeptChore {
@@ -186,6 +190,11 @@ struct KeptEvent {
 impl KeptEvent {
     fn is_whole(&self) -> bool {
         checksum::fits(&self.event.payload, Some(self.payload_crc))
+    }
+
+    /// Whether its payload travels with it.
+    fn is_carried(&self) -> bool {
+        self.event.payload.len() <= domain::limits::CARRIED_BYTES && self.is_whole()
     }
 }
 

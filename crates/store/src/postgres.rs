@@ -32,11 +32,14 @@ mod pool;
 mod portal_links;
 mod queue;
 mod read_only;
+mod refused_requests;
 mod replay;
 mod retention;
 mod rights;
 mod rollup;
 mod rows;
+mod scratch;
+mod seals;
 mod sessions;
 mod settle;
 mod statement;
@@ -50,6 +53,7 @@ mod wakes;
 
 use crate::{Membership as _, OpenError, OpenOptions, feed::FeedSignal};
 use pool::Pools;
+pub use scratch::{SCRATCH, drop_scratch};
 use std::sync::Arc;
 use wakes::WakeChannel;
 

@@ -1,11 +1,16 @@
 //! A store beside the server that uses it, without its lock. Nothing is written and nothing migrated.
 
-use crate::{Audit, AuditChains, OpenError, OpenOptions, StoreError, open, postgres, sqlite};
+use crate::{Audit, AuditChains, KeptSeals, OpenError, OpenOptions, StoreError, open, postgres, sqlite};
 use async_trait::async_trait;
+use domain::{
+    destination::{Auth, Destination},
+    id::DestinationId,
+    time::Timestamp,
+};
 use std::{fmt, sync::Arc};
 
 #[async_trait]
-pub trait ReadOnlyStore: Audit + AuditChains {
+pub trait ReadOnlyStore: Audit + AuditChains + KeptSeals {
     /// The version of its tables, and the one this program knows.
     async fn schema(&self) -> Result<SchemaVersion, StoreError>;
 
@@ -20,6 +25,34 @@ pub trait ReadOnlyStore: Audit + AuditChains {
 
     /// How large it is.
     async fn extent(&self) -> Result<Extent, StoreError>;
+
+    /// The client certificates of destinations, at most so many.
+    async fn client_certificates(&self, limit: usize) -> Result<Vec<KeptCertificate>, StoreError>;
+}
+
+/// When a destination's client certificate ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptCertificate {
+    pub destination_id: DestinationId,
+    pub destination_name: String,
+    pub expires_at: Timestamp,
+}
+
+/// What stands in the documents of destinations that have one, and in no other: a quote within a text is written otherwise.
+pub(crate) const WITH_CERTIFICATE: &str = "%\"auth\":{\"type\":\"mtls\"%";
+
+/// Of such documents; one that does not read is told of elsewhere.
+pub(crate) fn kept_certificates(documents: Vec<String>) -> Vec<KeptCertificate> {
+    let of = |document: String| {
+        let destination: Destination = serde_json::from_str(&document).ok()?;
+        let Auth::Mtls(certificate) = destination.auth else { return None };
+        Some(KeptCertificate {
+            destination_id: destination.id,
+            destination_name: destination.name,
+            expires_at: certificate.expires_at,
+        })
+    };
+    documents.into_iter().filter_map(of).collect()
 }
 
 /// How much room a store takes.

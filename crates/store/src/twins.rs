@@ -12,6 +12,7 @@ const FILES_OF_POSTGRES: Reasons = &[
     ),
     ("its settings can lose what it has acknowledged", &["durability"]),
     ("its owner says what our role may do", &["rights"]),
+    ("a schema can be made to try something; an embedded store is a folder", &["scratch"]),
     ("its planner goes by statistics, and would plan each small batch anew", &["planned"]),
     ("it forgets whole days by dropping their tables", &["partitions"]),
     ("many nodes tell each other what they have written", &["wakes/listener", "wakes/note", "wakes/table"]),
@@ -43,6 +44,8 @@ const STATEMENTS_OF_POSTGRES: Reasons = &[
             "expand",
             "settle",
             "settle_dead_letters",
+            "settle_replayed",
+            "backfill",
             "resolve_chains",
             "prune_facts",
             "prune_idempotency",
@@ -66,8 +69,6 @@ const STATEMENTS_OF_POSTGRES: Reasons = &[
     (
         "what guards a transaction is locked: SQLite has one writer",
         &[
-            "lock_backfill",
-            "lock_backfilled",
             "lock_chain",
             "lock_events",
             "lock_payload",
@@ -79,16 +80,7 @@ const STATEMENTS_OF_POSTGRES: Reasons = &[
     ),
     (
         "many nodes: membership, and what they tell each other",
-        &[
-            "keep_shards",
-            "reap",
-            "renew",
-            "take_chore",
-            "reads_wakes",
-            "tell",
-            "tell_table",
-            "count_replayed",
-        ],
+        &["keep_shards", "reap", "renew", "take_chore", "reads_wakes", "tell", "tell_table"],
     ),
     (
         "days are tables",
@@ -157,6 +149,8 @@ const STATEMENTS_OF_SQLITE: Reasons = &[
         &[
             "awaits_time",
             "backfill_is_held",
+            "make_backfilled",
+            "write_backfill",
             "claim_key",
             "count_dead_letter",
             "end_expansion",

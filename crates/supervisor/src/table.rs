@@ -227,7 +227,7 @@ pub const TABLE: [LoopEntry; 30] = [
         name: "key_use",
         home: Crate::Api,
         rule: Rule::Restart,
-        why: "a lost note makes `last_used_at` of one key a minute older",
+        why: "a lost note makes `last_used_at` of one key a minute older, or a refused request is not kept",
     },
     LoopEntry {
         id: Loop::BacklogWatch,

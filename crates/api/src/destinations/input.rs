@@ -3,14 +3,18 @@
 //! Creating reads the body; changing merges the body into the form the destination has now and reads that, so both go
 //! through the same checks. Secrets are not in that form: a `null` there means "as it is".
 
-use super::{auth, signing};
+use super::{
+    auth::{self, AuthSurroundings},
+    signing,
+};
 use crate::{error::ApiError, json, validate::Checks};
-use contract::NewDestination;
+use contract::{NewDestination, SigningInput};
 use domain::{
     address::{AddressPolicy, UrlError},
     delivery_settings::DeliverySettings,
-    destination::{Destination, OnDeadLetter, Ordering, RateLimit},
+    destination::{Destination, OnDeadLetter, Ordering, RateLimit, header_of_new},
     limits,
+    time::Timestamp,
 };
 use serde_json::{Map, Value};
 use std::time::Duration;
@@ -22,6 +26,7 @@ pub(super) struct DestinationRules<'a> {
     pub(super) account_defaults: DeliverySettings,
     /// Whether the key that asks may see secrets.
     pub(super) may_reveal: bool,
+    pub(super) now: Timestamp,
 }
 
 /// Reads the body of a create.
@@ -37,11 +42,11 @@ pub(super) fn patched(current: &Destination, patch: Value) -> Result<NewDestinat
     {
         merged["auth"] = serde_json::json!({ "type": kind });
     }
+    signing::forget_header(&mut merged, &patch);
     read(merged, patch)
 }
 
 fn read(form: Value, body: Value) -> Result<NewDestination, ApiError> {
-    auth::check_available(&body)?;
     json::patched(form, body)
 }
 
@@ -61,6 +66,7 @@ pub(super) fn form(destination: &Destination) -> NewDestination {
         headers: destination.headers.iter().cloned().collect(),
         forward_headers: destination.forward_headers.clone(),
         auth: auth::form(&destination.auth),
+        format: destination.format,
         signing: signing::form(&destination.signing),
     }
 }
@@ -77,7 +83,7 @@ pub(super) fn check(
     checks.uid(input.uid.as_deref(), current.and_then(|current| current.uid.as_deref()));
     // A URL that the operator has forbidden since does not keep its destination from being renamed.
     if current.is_none_or(|current| current.url != input.url) {
-        check_url(&mut checks, &mut input.url, rules.addresses);
+        check_url(&mut checks, "/url", &mut input.url, rules.addresses);
     }
     let settings = current.map(|current| &current.settings);
     checks.delivery_settings("", &read_settings(input), settings, rules.retention_days);
@@ -88,7 +94,9 @@ pub(super) fn check(
     let headers = checks.headers("/headers", &input.headers);
     let forwarded = checks.forward_headers("/forward_headers", &input.forward_headers);
     check_forwarded(&mut checks, &forwarded, &headers, &auth::header_names(&input.auth));
-    auth::check(&input.auth, &mut checks, &headers, current.map(|current| &current.auth));
+    let current_auth = current.map(|current| &current.auth);
+    let around = AuthSurroundings { rules, current: current_auth, url: &input.url, headers: &headers };
+    auth::check(&mut input.auth, &mut checks, &around);
     // Else whoever may change a URL could have the credentials sent to a server of their own.
     if let Some(current) = current
         && !rules.may_reveal
@@ -100,6 +108,8 @@ pub(super) fn check(
         checks.refuse("/auth", "credentials_needed", detail);
     }
     signing::check(&input.signing, &mut checks, "/signing");
+    let set = headers.iter().map(|(name, _)| name).chain(&forwarded);
+    check_own_header(&mut checks, &input.signing, set, &auth::header_names(&input.auth));
     if current.is_some() && input.signing.secret.is_some() {
         let detail =
             "a secret is changed by POST …/rotate-secret, so that the old one goes on signing for a while";
@@ -135,7 +145,25 @@ pub(super) fn write(input: &NewDestination, destination: &mut Destination) {
     destination.on_dead_letter = input.on_dead_letter;
     destination.headers = checks.headers("/headers", &input.headers);
     destination.forward_headers = checks.forward_headers("/forward_headers", &input.forward_headers);
+    destination.format = input.format;
     destination.signing = signing::read(&input.signing);
+}
+
+/// A header that has the signature has nothing else.
+fn check_own_header<'n>(
+    checks: &mut Checks,
+    signing: &SigningInput,
+    set: impl Iterator<Item = &'n String>,
+    auth: &'n [String],
+) {
+    let signing = signing::read(signing);
+    let Some(own) = signing.own_header() else { return };
+    let own = [own.to_owned(), header_of_new(own)];
+    if let Some(name) = set.chain(auth).find(|name| own.contains(name)) {
+        let detail =
+            format!("`{name}` carries the signature of this scheme, and cannot be set or passed on as well");
+        checks.refuse("/signing/header", "duplicate", detail);
+    }
 }
 
 /// A header that is set is not passed on as well.
@@ -152,21 +180,22 @@ fn check_forwarded(checks: &mut Checks, forwarded: &[String], headers: &[(String
 }
 
 /// Whether two URLs are of different origins; what is not a URL is nowhere.
-fn is_elsewhere(before: &str, after: &str) -> bool {
+pub(super) fn is_elsewhere(before: &str, after: &str) -> bool {
     let origin = |text| url::Url::parse(text).map(|url| url.origin()).ok();
     origin(before) != origin(after)
 }
 
-fn check_url(checks: &mut Checks, url: &mut String, addresses: &AddressPolicy) {
+/// Writes it in the one form in which it is kept, shown and called.
+pub(super) fn check_url(checks: &mut Checks, pointer: &str, url: &mut String, addresses: &AddressPolicy) {
     match addresses.check_url(url) {
         // Requests are made with another parser: what it does not take cannot be sent.
         Ok(checked) if checked.as_str().parse::<http::Uri>().is_ok() => *url = checked.into(),
         Ok(_) => checks.refuse(
-            "/url",
+            pointer,
             "invalid_url",
             "the URL has characters that cannot be sent: write them as %XX",
         ),
-        Err(error @ UrlError::Blocked) => checks.refuse("/url", error.code(), error.to_string()),
-        Err(error) => checks.refuse("/url", error.code(), format!("the URL {error}")),
+        Err(error @ UrlError::Blocked) => checks.refuse(pointer, error.code(), error.to_string()),
+        Err(error) => checks.refuse(pointer, error.code(), format!("the URL {error}")),
     }
 }

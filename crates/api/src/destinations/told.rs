@@ -2,7 +2,10 @@
 //! one its origin is told, of the others their names.
 
 use super::input;
-use domain::{audit::Told, destination::Destination};
+use domain::{
+    audit::Told,
+    destination::{Auth, Destination},
+};
 use serde_json::Value;
 use url::Url;
 
@@ -11,13 +14,18 @@ pub(super) fn told(destination: &Destination) -> Told {
     let names = destination.headers.iter().map(|(name, _)| Value::from(name.as_str())).collect();
     form["headers"] = Value::Array(names);
     form["url"] = origin(&destination.url).into();
+    if let Auth::OAuth2(client) = &destination.auth {
+        form["auth"]["token_url"] = origin(&client.token_url).into();
+    }
+    let secret = &destination.secret;
     Told::of(form)
         .with("paused", destination.switch.paused_at.is_some())
         .with("disabled", destination.switch.disabled.is_some())
         .with_secret("url", destination.url.as_bytes())
         .with_secret("headers", kept(&destination.headers))
         .with_secret("auth", kept(&destination.auth))
-        .with_secret("signing.secret", kept(&destination.secret))
+        .with_secret("signing.secret", kept(&(&secret.current, &secret.previous)))
+        .with_secret("signing.key_pair", kept(&(&secret.key_pair, &secret.previous_key_pair)))
 }
 
 fn origin(url: &str) -> String {
@@ -33,7 +41,6 @@ fn kept(value: &impl serde::Serialize) -> Vec<u8> {
 mod tests {
     use super::*;
     use domain::{
-        destination::Auth,
         id::{AccountId, DestinationId},
         seal::Sealed,
         time::Timestamp,

@@ -10,12 +10,16 @@ pub(super) fn describe() -> Value {
         "summary": "An event, brought to a destination",
         "description": "Sent to a destination's `url`, signed as Standard Webhooks has it: `webhook-signature` is a list of \
             `v1,` and the base64 of HMAC-SHA256 over `webhook-id`, `webhook-timestamp` and the body, joined by full stops, \
-            under the bytes of the destination's secret; during a rotation there are two. Headers of the destination's \
+            under the bytes of the destination's secret; during a rotation there are two. With `signing.ed25519` there is a \
+            `v1a,` with an Ed25519 signature of the same, for the destination's public key. With the schemes `stripe` and \
+            `github` the signature is in a header of its own, as those make it. Headers of the destination's \
             `headers`, `auth` and `forward_headers` come on top. An event may come more than once: `webhook-id` is the same.",
         "security": [],
         "parameters": parameters(),
         "requestBody": {
-            "description": "The event's payload, byte for byte, with the content type it came with.",
+            "description": "The event's payload, byte for byte, with the content type it came with. With the format \
+                `cloudevents-binary` there are `ce-…` headers beside it; with `cloudevents-structured` it is in a CloudEvent, \
+                and the content type `application/cloudevents+json`. What is signed are the bytes that are sent.",
             "required": true,
             "content": {
                 "application/json": { "schema": { "$ref": "#/components/schemas/Anything" } },
@@ -48,7 +52,20 @@ fn parameters() -> Value {
             "webhook-signature",
             false,
             text(),
-            "Left out if the destination's `signing.scheme` is `none`."
+            "With the `signing.scheme` `standard`, with `ed25519`, or both."
+        ),
+        header("svix-id", false, id("EventId"), "The same as `webhook-id`, with `signing.svix_headers`."),
+        header(
+            "svix-timestamp",
+            false,
+            number(),
+            "The same as `webhook-timestamp`, with `signing.svix_headers`."
+        ),
+        header(
+            "svix-signature",
+            false,
+            text(),
+            "The same as `webhook-signature`, with `signing.svix_headers`."
         ),
         header("posthaste-event-type", true, text(), "The event's type."),
         header("posthaste-delivery", true, id("DeliveryId"), "The delivery: the same in every attempt."),

@@ -149,7 +149,7 @@ pub async fn destination_secret(
     id: DestinationId,
 ) -> Result<SecretView, ApiError> {
     let destination = app.store.destination(account, id).await?;
-    let key = app.data_key(account).await?;
+    let key = app.data_key_for(account, [&destination.secret.current]).await?;
     let place = Destination::secret_place(id);
     let secret = key.open(&place, &destination.secret.current).map_err(ApiError::from_bug)?;
     let secret = std::str::from_utf8(&secret).map_err(ApiError::from_bug)?.to_owned();

@@ -33,6 +33,7 @@ pub(super) async fn survey(
         cursor: None,
         as_of,
         limit: limits::BACKFILL_EVENTS,
+        payloads: false,
     };
     let mut counts = BTreeMap::<DestinationId, u64>::new();
     let (mut events, mut looked_at, mut exact) = (0, 0, true);
@@ -73,11 +74,11 @@ pub(super) async fn survey(
 async fn destinations(
     app: &App,
     snapshot: &Arc<Snapshot>,
-    mut event: Event,
+    mut event: Arc<Event>,
 ) -> Result<Vec<DestinationId>, ApiError> {
     let (account, source) = (event.account_id, event.source_id);
     if snapshot.table.of_source(source).any(|route| route.filter.is_some()) {
-        event = app.store.event_payload(account, event.id).await?;
+        event = Arc::new(app.store.event_payload(account, event.id).await?);
     }
     let (routes, payload, snapshot) =
         (snapshot.table.count(source), event.payload.len(), Arc::clone(snapshot));
@@ -112,7 +113,7 @@ pub(crate) async fn of_event(
     }
     let snapshot = app.admission.snapshots().newer_than(ctx.account_id(), i64::MAX).await?;
     let event = app.store.event_alone(ctx.account_id(), id).await?;
-    let reached = destinations(app, &snapshot, event).await?;
+    let reached = destinations(app, &snapshot, Arc::new(event)).await?;
     let unreached: Vec<bool> = to.iter().map(|destination| !reached.contains(destination)).collect();
     if unreached.contains(&true) {
         return refuse(unreached, "no_route", "never had the event, and no route leads it there now");

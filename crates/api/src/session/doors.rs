@@ -12,7 +12,7 @@ use super::{
 use crate::{
     app::App,
     audit::AuditOrigin,
-    auth::{actor_of, key_usable},
+    auth::{actor_of, key_allows, key_usable},
     client_address::ClientAddress,
     error::{ApiError, Code},
     json::Body,
@@ -108,7 +108,8 @@ async fn by_key(app: &App, parts: &request::Parts, text: &str) -> Result<Entrant
     let known = app.presented_key(&presented, client).await?;
     let known = known.ok_or_else(|| wrong("there is no such API key"))?;
     let key = &known.key;
-    key_usable(key, app.now()).map_err(|refused| ApiError::sign_in_refused(refused.detail()))?;
+    let usable = key_usable(key, app.now()).and_then(|()| key_allows(key, client));
+    usable.map_err(|refused| ApiError::sign_in_refused(refused.detail()))?;
     if key.kind == KeyKind::Ingest {
         return Err(ApiError::sign_in_refused(
             "an ingest key can only bring events in: there is nothing to see",
@@ -125,14 +126,15 @@ async fn by_password(
     password: Zeroizing<String>,
 ) -> Result<Entrant, ApiError> {
     let client = ClientAddress::noted(&parts.extensions);
-    app.guesses.try_password(client)?;
-    let found = bounded_lookup(app.store.user_by_name(&users::folded(name))).await?;
+    let name = users::folded(name);
+    app.guesses.try_password(client, &name)?;
+    let found = bounded_lookup(app.store.user_by_name(&name)).await?;
     let kept = found.as_ref().map(|user| user.password.clone());
     let is_right = app.passwords.is_right(password, kept).await?;
     let Some(user) = found.filter(|_| is_right) else {
         return Err(ApiError::sign_in_refused("the name or the password is wrong"));
     };
-    app.guesses.was_right(client);
+    app.guesses.was_right(client, &name);
     check_address(kind_of(user.role), parts)?;
     Ok(entrant_of(&user))
 }
@@ -248,11 +250,11 @@ async fn change_password(State(app): State<App>, request: Request) -> Result<Res
     passwords::check(&mut checks, "/new", &wanted);
     checks.done()?;
     let client = ClientAddress::noted(&parts.extensions);
-    app.guesses.try_password(client)?;
+    app.guesses.try_password(client, &user.name)?;
     if !app.passwords.is_right(current, Some(user.password.clone())).await? {
         return Err(ApiError::invalid_field("/current", "invalid_value", "that is not the password"));
     }
-    app.guesses.was_right(client);
+    app.guesses.was_right(client, &user.name);
     let hash = app.passwords.hash(wanted, &*app.dice).await?;
     let entrant = Entrant { account_id: known.session().account_id, ..entrant_of(user) };
     let Beginning { new, mut entry, cookie } =

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     app::App,
-    auth::key_usable,
+    auth::{key_allows, key_usable},
     client_address::ClientAddress,
     error::{ApiError, Code},
 };
@@ -104,6 +104,7 @@ async fn open(app: &App, parts: &request::Parts, token: &str) -> Result<http::He
     let key = bounded_lookup(app.store.key_of_link(&hash)).await?;
     let key = key.ok_or_else(|| ApiError::sign_in_refused(USED))?;
     key_usable(&key, app.now())?;
+    key_allows(&key, ClientAddress::noted(&parts.extensions))?;
     check_address(key.kind, parts)?;
     begin(app, parts, &entrant_by(&key), Some(hash)).await.map_err(|error| match error.code() {
         // Somebody else was faster.

@@ -4,6 +4,7 @@
 use crate::{error::ApiError, validate::Checks};
 use contract::VerificationInput;
 use domain::{
+    address::network,
     dice::Dice,
     id::SourceId,
     limits,
@@ -13,7 +14,7 @@ use domain::{
 };
 use ipnet::IpNet;
 use serde_json::{Value, json};
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 /// Seals the secrets of one source.
 pub(super) struct Sealer<'a> {
@@ -78,7 +79,7 @@ pub(super) fn check(checks: &mut Checks, input: &VerificationInput, enabled: boo
         ),
         None => {}
     }
-    check_addresses(checks, &input.allowed_addresses);
+    checks.networks("/verification/allowed_addresses", &input.allowed_addresses);
     check_rule(checks, input);
 }
 
@@ -92,19 +93,6 @@ fn check_secrets(checks: &mut Checks, input: &VerificationInput) {
         if let Err(detail) = check_secret(input.kind, secret) {
             let code = if input.kind == VerificationKind::None { "not_allowed" } else { "invalid_value" };
             checks.refuse(format!("/verification/secrets/{place}"), code, detail);
-        }
-    }
-}
-
-fn check_addresses(checks: &mut Checks, addresses: &[String]) {
-    if addresses.len() > limits::ALLOWED_ADDRESSES {
-        let detail = format!("at most {}", limits::ALLOWED_ADDRESSES);
-        checks.refuse("/verification/allowed_addresses", "too_many", detail);
-    }
-    for (place, text) in addresses.iter().enumerate().take(limits::ALLOWED_ADDRESSES) {
-        if network(text).is_none() {
-            let detail = "an address or a network, such as 192.0.2.0/24";
-            checks.refuse(format!("/verification/allowed_addresses/{place}"), "invalid_value", detail);
         }
     }
 }
@@ -193,12 +181,6 @@ fn rule(input: &VerificationInput) -> HmacRule {
         id_header: lower(&input.id_header),
         signed_content: input.signed_content.clone(),
     }
-}
-
-/// An address alone is a network of one.
-fn network(text: &str) -> Option<IpNet> {
-    let network = text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
-    network.map(|network: IpNet| network.trunc())
 }
 
 /// The rule of a source with its secrets opened. One that does not open is our own trouble, and lets nobody in.

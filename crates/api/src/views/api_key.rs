@@ -11,6 +11,7 @@ pub(crate) fn api_key(key: &ApiKey) -> ApiKeyView {
         source_id: key.source_id,
         rate_limit: key.rate_limit,
         expires_at: key.expires_at,
+        allowed_addresses: key.allowed_addresses.iter().map(ToString::to_string).collect(),
         last_used_at: key.last_used_at,
         revoked_at: key.revoked_at,
         created_at: key.created_at,

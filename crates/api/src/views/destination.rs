@@ -4,9 +4,10 @@ use contract::{
 };
 use domain::{
     delivery_settings::EffectiveSettings,
-    destination::{Auth, Destination, Signing},
+    destination::{Auth, Destination, Secrets, Signing},
     gate::{Hold, HoldReason, HoldRecord},
     limits,
+    seal::Sealed,
     time::Timestamp,
 };
 use store::{LaneView, SuccessRate};
@@ -70,10 +71,8 @@ pub(crate) fn destination(
         headers: destination.headers.as_slice().into(),
         forward_headers: destination.forward_headers.clone(),
         auth: auth(&destination.auth),
-        signing: SigningView {
-            previous_until: destination.secret.previous.as_ref().map(|previous| previous.until),
-            ..signing(&destination.signing)
-        },
+        format: destination.format,
+        signing: signing_with(&destination.signing, &destination.secret),
         success_rate_1h: lane.success_rate(),
         created_at: destination.created_at,
         updated_at: destination.updated_at,
@@ -137,24 +136,58 @@ pub(super) fn going_on(hold: &HoldRecord) -> HoldView {
 }
 
 fn auth(auth: &Auth) -> AuthView {
-    let (kind, username, header_names) = match auth {
-        Auth::None => (AuthKind::None, None, None),
-        Auth::Bearer { .. } => (AuthKind::Bearer, None, None),
-        Auth::Basic { username, .. } => (AuthKind::Basic, Some(username.clone()), None),
-        Auth::Headers { headers } => {
-            (AuthKind::Headers, None, Some(headers.iter().map(|(name, _)| name.clone()).collect()))
-        }
+    let names = |values: &[(String, Sealed)]| -> Option<Vec<String>> {
+        Some(values.iter().map(|(name, _)| name.clone()).collect())
     };
-    AuthView { kind, username, header_names }
+    match auth {
+        Auth::None => AuthView::of(AuthKind::None),
+        Auth::Bearer { .. } => AuthView::of(AuthKind::Bearer),
+        Auth::Basic { username, .. } => {
+            AuthView { username: Some(username.clone()), ..AuthView::of(AuthKind::Basic) }
+        }
+        Auth::Headers { headers } => {
+            AuthView { header_names: names(headers), ..AuthView::of(AuthKind::Headers) }
+        }
+        Auth::OAuth2(client) => AuthView {
+            token_url: Some(client.token_url.clone()),
+            client_id: Some(client.client_id.clone()),
+            client_auth: Some(client.client_auth),
+            scope: client.scope.clone(),
+            audience: client.audience.clone(),
+            param_names: names(&client.params),
+            ..AuthView::of(AuthKind::Oauth2)
+        },
+        Auth::Mtls(certificate) => AuthView {
+            subject: Some(certificate.subject.clone()),
+            expires_at: Some(certificate.expires_at),
+            ..AuthView::of(AuthKind::Mtls)
+        },
+        Auth::AwsSigv4(credentials) => AuthView {
+            access_key_id: Some(credentials.access_key_id.clone()),
+            region: Some(credentials.region.clone()),
+            service: Some(credentials.service.clone()),
+            ..AuthView::of(AuthKind::AwsSigv4)
+        },
+    }
 }
 
 pub(super) fn signing(signing: &Signing) -> SigningView {
+    signing_with(signing, &Secrets::default())
+}
+
+/// With what may be told of the keys.
+fn signing_with(signing: &Signing, secrets: &Secrets) -> SigningView {
+    let previous_pair = secrets.previous_key_pair.as_ref();
     SigningView {
         scheme: signing.scheme,
         ed25519: signing.ed25519,
         svix_headers: signing.svix_headers,
+        header: signing.own_header().map(str::to_owned),
         secret: None,
-        previous_until: None,
+        previous_until: secrets.previous.as_ref().map(|previous| previous.until),
+        public_key: secrets.key_pair.as_ref().map(|pair| pair.public.clone()),
+        previous_public_key: previous_pair.map(|previous| previous.pair.public.clone()),
+        previous_public_key_until: previous_pair.map(|previous| previous.until),
     }
 }
 

@@ -16,6 +16,7 @@ pub(crate) fn source(source: &Source) -> SourceView {
         verification: verification(&source.verification),
         rate_limit: source.rate_limit,
         tags: source.tags.iter().map(source_tag).collect(),
+        keep_refused: source.keep_refused,
         created_at: source.created_at,
         updated_at: source.updated_at,
     }

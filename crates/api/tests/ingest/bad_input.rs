@@ -212,7 +212,7 @@ async fn what_is_not_there_is_told_in_the_same_form() {
     world.get("/nowhere", "").await.is(404, "not_found");
     let answer = world.get("/ingest/sourcetoken", "").await;
     answer.is(405, "method_not_allowed");
-    assert_eq!(answer.headers["allow"], "POST");
+    assert_eq!(answer.headers["allow"], "POST,HEAD");
     let head = world.ask(request("HEAD", "/healthz", &[], "")).await;
     assert_eq!((head.status.as_u16(), head.body), (200, serde_json::Value::Null));
 }

@@ -2,6 +2,7 @@
 
 mod answers;
 mod bad_input;
+mod cloud_events;
 mod connections;
 mod framing;
 mod guesses;

@@ -218,3 +218,88 @@ async fn who_publishes_with_a_key_that_is_bound_to_the_source_has_shown_who_it_i
     let event = json!({ "type": "a.b", "data": 1 }).to_string();
     world.publish("/v1/events", &key, event).await.accepted("unmatched", 0);
 }
+
+/// What the source has kept, once that is as much as is waited for: it is written down beside the requests.
+async fn kept(world: &World, id: &str, count: usize) -> Vec<Value> {
+    loop {
+        let listed = world.get(&format!("/v1/sources/{id}/refused"), &world.key).await;
+        let kept = listed.body["data"].as_array().expect("a list").clone();
+        if kept.len() >= count {
+            return kept;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A source that keeps what it does not believe: its token and its id.
+async fn keeping(world: &World) -> (String, String) {
+    let verification = json!({ "type": "github", "secrets": ["a secret"] });
+    let body = json!({ "name": "Shop", "verification": verification, "keep_refused": true }).to_string();
+    let made = world.publish("/v1/sources", &world.key, body).await;
+    assert_eq!(made.body["keep_refused"], true, "{}", made.body);
+    let token = made.body["ingest_url"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    (token, made.body["id"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn a_source_that_is_told_to_keeps_what_it_did_not_believe_and_why() {
+    let world = World::new().await;
+    let (token, id) = keeping(&world).await;
+    let forged = signed_for_github("another secret", "a");
+    let headers = [&*forged, "authorization: Bearer abcdefghijklmnop", "x-github-event: push"];
+    world.ingest(&token, &headers, "{\"a\":1}").await.is(401, "signature_invalid");
+    // Another within the second is counted and not kept.
+    world.ingest(&token, &[], "b").await.is(401, "signature_invalid");
+    let found = kept(&world, &id, 1).await;
+    assert_eq!(found.len(), 1);
+    let one = &found[0];
+    assert_eq!((&one["reason"], &one["body"]), (&json!("wrong_signature"), &json!("{\"a\":1}")));
+    assert_eq!((&one["size_bytes"], &one["truncated"]), (&json!(7), &json!(false)));
+    assert!(one["detail"].as_str().unwrap().contains("none of the source's secrets"), "{one}");
+    assert_eq!(one["headers"]["x-github-event"], "push");
+    assert_eq!(one["headers"]["authorization"], "Bearer abcd… (23 characters)");
+    let signature = forged.rsplit('=').next().unwrap();
+    let told = one.to_string();
+    assert!(!told.contains(signature) && !told.contains("efghijklmnop"), "{told}");
+    let authorization = format!("authorization: Bearer {}", world.key);
+    let headers = ["content-type: application/json", &*authorization];
+    let patch = request("PATCH", &format!("/v1/sources/{id}"), &headers, r#"{"keep_refused":false}"#);
+    assert_eq!(world.ask(patch).await.body["keep_refused"], false);
+    assert_eq!(kept(&world, &id, 0).await, [] as [Value; 0]);
+}
+
+#[tokio::test]
+async fn of_a_large_body_a_refused_request_keeps_the_beginning_and_of_what_is_no_text_its_bytes() {
+    let world = World::new().await;
+    let (token, id) = keeping(&world).await;
+    world.ingest(&token, &[], vec![0xffu8; 10_000]).await.is(401, "signature_invalid");
+    let one = kept(&world, &id, 1).await.remove(0);
+    assert_eq!((&one["reason"], &one["body"]), (&json!("missing_signature"), &Value::Null));
+    assert_eq!((&one["size_bytes"], &one["truncated"]), (&json!(10_000), &json!(true)));
+    let bytes = STANDARD.decode(one["body_base64"].as_str().unwrap()).unwrap();
+    assert_eq!(bytes, [0xff; limits::REFUSED_BODY_BYTES]);
+}
+
+#[tokio::test]
+async fn a_source_that_is_not_told_to_keeps_nothing() {
+    let world = World::new().await;
+    let token = github(&world).await;
+    let sources = world.get("/v1/sources", &world.key).await.body;
+    let id = sources["data"][0]["id"].as_str().unwrap().to_owned();
+    world.ingest(&token, &[], "a").await.is(401, "signature_invalid");
+    let (keeping_token, keeping_id) = keeping(&world).await;
+    world.ingest(&keeping_token, &[], "a").await.is(401, "signature_invalid");
+    assert_eq!(kept(&world, &keeping_id, 1).await.len(), 1, "notes are written in their order");
+    assert_eq!(kept(&world, &id, 0).await, [] as [Value; 0]);
+}
+
+#[tokio::test]
+async fn a_provider_that_asks_whether_the_url_is_there_is_told_and_nothing_comes_in() {
+    let world = World::new().await;
+    let token = github(&world).await;
+    let head =
+        async |token: &str| world.ask(request("HEAD", &format!("/ingest/{token}"), &[], "")).await.status;
+    assert_eq!(head(&token).await, 200);
+    assert_eq!(head("nothing-is-there-nothing-is-there").await, 404);
+    world.assert_nothing_stored().await;
+}

@@ -25,6 +25,9 @@ const OF_THE_INSTALLATION: &[&str] = &[
     "list_users",
     "delete_user",
     "examine",
+    "list_master_keys",
+    "rotate_master_key",
+    "rotate_data_keys",
 ];
 
 /// What is the operator's own, or everybody's, and needs no account.
@@ -46,6 +49,9 @@ const NEEDS_NO_ACCOUNT: &[&str] = &[
     "list_api_keys",
     "revoke_api_key",
     "examine",
+    "list_master_keys",
+    "rotate_master_key",
+    "rotate_data_keys",
     "list_nodes",
     "list_audit_entries",
 ];

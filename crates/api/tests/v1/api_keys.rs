@@ -1,7 +1,15 @@
-use crate::{on_every_store, world::text};
-use domain::account::Scope;
+use crate::{
+    on_every_store,
+    world::{World, text},
+};
+use api::keys::KeyText;
+use domain::{
+    account::{KeyKind, Scope},
+    testing::CountingDice,
+};
 use http::Method;
 use serde_json::json;
+use store::StoreError;
 
 on_every_store! {
     async fn a_key_is_shown_once_and_works(world) {
@@ -16,7 +24,7 @@ on_every_store! {
         assert!(!String::from_utf8_lossy(&listed.bytes).contains(&key[20..]), "a secret is shown once");
         let listed = listed.expect(200);
         assert_eq!(listed["data"][0]["id"], made["id"]);
-        assert_eq!(listed["data"][0].as_object().unwrap().len(), 11);
+        assert_eq!(listed["data"][0].as_object().unwrap().len(), 12);
         assert!(listed["data"][0].get("key").is_none());
     }
 
@@ -90,6 +98,53 @@ on_every_store! {
         world.post("/v1/api-keys", body).await.expect_invalid("/rate_limit", "out_of_range");
     }
 
+    async fn a_key_is_taken_from_its_addresses_and_from_nowhere_else(world) {
+        let make = async |networks: serde_json::Value| {
+            let body = json!({ "name": "here", "allowed_addresses": networks });
+            world.post("/v1/api-keys", body).await.expect(201)
+        };
+        // Who asks in this process comes from 0.0.0.0.
+        let (here, elsewhere) = (make(json!(["192.0.2.7", "0.0.0.0/8"])).await, make(json!(["192.0.2.0/24"])).await);
+        assert_eq!(here["allowed_addresses"], json!(["192.0.2.7/32", "0.0.0.0/8"]));
+        world.ask_as(&text(&here["key"]), Method::GET, "/v1/events", None).await.expect(200);
+        let refused = world.ask_as(&text(&elsewhere["key"]), Method::GET, "/v1/events", None).await;
+        refused.expect_problem(401, "unauthorized");
+        let event = json!({ "type": "a.b", "data": 1 });
+        let refused = world.ask_as(&text(&elsewhere["key"]), Method::POST, "/v1/events", Some(event)).await;
+        refused.expect_problem(401, "unauthorized");
+        let body = json!({ "name": "odd", "allowed_addresses": ["office"] });
+        world.post("/v1/api-keys", body).await.expect_invalid("/allowed_addresses/0", "invalid_value");
+        let body = json!({ "name": "many", "allowed_addresses": vec!["192.0.2.7"; 65] });
+        world.post("/v1/api-keys", body).await.expect_invalid("/allowed_addresses", "too_many");
+    }
+
+    async fn a_key_makes_none_that_outlasts_it_or_is_taken_from_elsewhere(world) {
+        let bounds = json!({ "name": "manager", "expires_at": "2100-01-01T00:00:00Z", "allowed_addresses": ["0.0.0.0/8"] });
+        let manager = text(&world.post("/v1/api-keys", bounds).await.expect(201)["key"]);
+        let make = async |body: serde_json::Value| world.ask_as(&manager, Method::POST, "/v1/api-keys", Some(body)).await;
+        let made = make(json!({ "name": "made" })).await.expect(201);
+        assert_eq!(made["expires_at"], "2100-01-01T00:00:00.000000Z");
+        assert_eq!(made["allowed_addresses"], json!(["0.0.0.0/8"]));
+        let made = make(json!({ "name": "made", "expires_at": "2099-01-01T00:00:00Z", "allowed_addresses": ["0.1.0.0/16"] }));
+        assert_eq!(made.await.expect(201)["allowed_addresses"], json!(["0.1.0.0/16"]));
+        let later = json!({ "name": "made", "expires_at": "2100-01-01T00:00:01Z" });
+        make(later).await.expect_invalid("/expires_at", "not_allowed");
+        for wider in ["0.0.0.0/7", "192.0.2.7", "::/0"] {
+            let body = json!({ "name": "made", "allowed_addresses": ["0.0.0.1", wider] });
+            make(body).await.expect_invalid("/allowed_addresses", "not_allowed");
+        }
+        // An operator is bounded in what is the installation's, not in what is an account's.
+        let bounds = json!({ "name": "root", "allowed_addresses": ["0.0.0.0/8"] });
+        let root = world.ask_as(&world.operator_key, Method::POST, "/v1/api-keys", Some(bounds)).await.expect(201);
+        let root = text(&root["key"]);
+        let body = json!({ "name": "second", "kind": "operator" });
+        let second = world.ask_as(&root, Method::POST, "/v1/api-keys", Some(body)).await.expect(201);
+        assert_eq!(second["allowed_addresses"], json!(["0.0.0.0/8"]));
+        let body = json!({ "name": "of theirs", "account_id": world.account });
+        let theirs = world.ask_as(&root, Method::POST, "/v1/api-keys", Some(body)).await.expect(201);
+        assert_eq!(theirs["allowed_addresses"], json!([]));
+    }
+
     async fn without_a_good_key_there_is_nothing_to_see(world) {
         for key in ["", "phk_nonsense", &world.key[..54]] {
             let refused = world.ask_as(key, Method::GET, "/v1/destinations", None).await;
@@ -99,4 +154,21 @@ on_every_store! {
         let path = format!("/v1/destinations?key={}", world.key);
         world.get(&path).await.expect_problem(400, "credential_in_url");
     }
+}
+
+#[tokio::test]
+async fn a_wrong_checksum_never_reaches_the_store() {
+    let (world, store) = World::forgetful().await;
+    store.interrupt(|call| match call {
+        "api_key_by_lookup" => Err(StoreError::Unavailable("away".into())),
+        _ => Ok(()),
+    });
+    let unknown = KeyText::generate(KeyKind::Account, &CountingDice::default());
+    let asked = world.ask_as(unknown.expose(), Method::GET, "/v1/account", None).await;
+    asked.expect_problem(503, "unavailable");
+    let mut mistyped = unknown.expose().to_owned();
+    let last = mistyped.pop().expect("a key is not empty");
+    mistyped.push(if last == 'x' { 'y' } else { 'x' });
+    let asked = world.ask_as(&mistyped, Method::GET, "/v1/account", None).await;
+    asked.expect_problem(401, "unauthorized");
 }

@@ -91,12 +91,7 @@ fn refused() -> Vec<(Value, &'static str, &'static str)> {
             "invalid_value",
         ),
         (json!({ "auth": { "type": "headers" } }), "/auth/headers", "missing_field"),
-        (
-            json!({ "auth": { "type": "oauth2", "token_url": "https://example.com" } }),
-            "/auth/type",
-            "not_available",
-        ),
-        (json!({ "auth": { "type": "mtls" } }), "/auth/type", "not_available"),
+        (json!({ "auth": { "type": "kerberos" } }), "/auth/type", "unknown_value"),
         (
             json!({ "rate_limit": { "requests": 0, "per_seconds": 1 } }),
             "/rate_limit/requests",
@@ -109,9 +104,39 @@ fn refused() -> Vec<(Value, &'static str, &'static str)> {
         ),
         (json!({ "ordering": "sometimes" }), "/ordering", "unknown_value"),
         (json!({ "on_dead_letter": "pause" }), "/on_dead_letter", "not_allowed"),
-        (json!({ "signing": { "scheme": "stripe" } }), "/signing/scheme", "not_available"),
-        (json!({ "signing": { "ed25519": true } }), "/signing/ed25519", "not_available"),
-        (json!({ "signing": { "svix_headers": true } }), "/signing/svix_headers", "not_available"),
+        (json!({ "signing": { "scheme": "paypal" } }), "/signing/scheme", "unknown_value"),
+        (json!({ "signing": { "header": "x-signature" } }), "/signing/header", "not_allowed"),
+        (
+            json!({ "signing": { "scheme": "stripe", "header": "webhook-id" } }),
+            "/signing/header",
+            "reserved_header",
+        ),
+        (
+            json!({ "signing": { "scheme": "stripe", "header": "authorization" } }),
+            "/signing/header",
+            "reserved_header",
+        ),
+        (
+            json!({ "signing": { "scheme": "stripe", "header": "x sig\r\nx-evil: 1" } }),
+            "/signing/header",
+            "invalid_header_name",
+        ),
+        (
+            json!({ "signing": { "scheme": "stripe" }, "headers": { "Stripe-Signature": "1" } }),
+            "/signing/header",
+            "duplicate",
+        ),
+        (
+            json!({ "signing": { "scheme": "github" }, "forward_headers": ["X-Hub-Signature-256-New"] }),
+            "/signing/header",
+            "duplicate",
+        ),
+        (
+            json!({ "signing": { "scheme": "stripe", "svix_headers": true } }),
+            "/signing/svix_headers",
+            "not_allowed",
+        ),
+        (json!({ "format": "cloudevents" }), "/format", "unknown_value"),
         (json!({ "signing": { "secret": "whsec_short" } }), "/signing/secret", "invalid_secret"),
     ]
 }
@@ -137,8 +162,8 @@ on_every_store! {
                     "retry_statuses": "built_in",
                 },
             },
-            "headers": {}, "forward_headers": [], "auth": { "type": "none" },
-            "signing": { "scheme": "standard", "ed25519": false, "svix_headers": false },
+            "headers": {}, "forward_headers": [], "auth": { "type": "none" }, "format": "standard",
+            "signing": { "scheme": "standard", "ed25519": false, "svix_headers": false, "header": null },
             "success_rate_1h": null, "created_at": made["created_at"], "updated_at": made["updated_at"],
         });
         assert_eq!(world.get(&path).await.expect(200), expected);
@@ -305,6 +330,63 @@ on_every_store! {
         let writer = world.key_with(&[Scope::DestinationsRead, Scope::DestinationsWrite]).await;
         let refused = world.ask_as(&writer, Method::GET, &format!("{path}/secret"), None).await;
         refused.expect_problem(403, "scope_missing");
+    }
+
+    async fn a_secret_of_old_times_signs_by_the_schemes_that_know_it(world) {
+        let theirs = "the secret of old times";
+        let signing = json!({ "scheme": "stripe", "header": "Acme-Signature", "secret": theirs });
+        let (path, made) = made(&world, json!({ "signing": signing })).await;
+        assert_eq!((&made["signing"]["secret"], &made["signing"]["header"]), (&json!(theirs), &json!("acme-signature")));
+        // Its own header belongs to a scheme, and the secret is fit for some of them.
+        let changed = world.patch(&path, json!({ "signing": { "scheme": "github" } })).await.expect(200);
+        assert_eq!(changed["signing"]["header"], "x-hub-signature-256");
+        let unfit = world.patch(&path, json!({ "signing": { "scheme": "standard" } })).await;
+        unfit.expect_invalid("/signing/scheme", "secret_unfit");
+        let route = json!({ "destination_id": made["id"], "signing": { "scheme": "standard" } });
+        world.post("/v1/routes", route.clone()).await.expect_invalid("/signing/scheme", "secret_unfit");
+        let rotate = format!("{path}/rotate-secret");
+        world.post(&rotate, json!({ "secret": "short" })).await.expect_invalid("/secret", "invalid_secret");
+        let new = world.tell(&rotate).await.expect(200);
+        assert!(text(&new["signing"]["secret"]).starts_with("whsec_"));
+        world.patch(&path, json!({ "signing": { "scheme": "standard" } })).await.expect(200);
+        world.post("/v1/routes", route).await.expect(201);
+        world.post(&rotate, json!({ "secret": theirs })).await.expect_invalid("/secret", "invalid_secret");
+    }
+
+    async fn a_key_pair_is_made_when_it_is_asked_for_and_rotated_by_itself(world) {
+        let (path, made) = made(&world, json!({})).await;
+        assert!(made["signing"].get("public_key").is_none());
+        let route = json!({ "destination_id": made["id"], "signing": { "ed25519": true } });
+        world.post("/v1/routes", route.clone()).await.expect_invalid("/signing/ed25519", "no_key_pair");
+
+        let changed = world.patch(&path, json!({ "signing": { "ed25519": true } })).await.expect(200);
+        let first = text(&changed["signing"]["public_key"]);
+        assert!(first.starts_with("whpk_"), "{first}");
+        world.post("/v1/routes", route).await.expect(201);
+        let secret = world.get(&format!("{path}/secret")).await.expect(200)["secret"].clone();
+
+        // Switched off and on it is the same.
+        for on in [false, true] {
+            let changed = world.patch(&path, json!({ "signing": { "ed25519": on } })).await.expect(200);
+            assert_eq!((&changed["signing"]["ed25519"], &changed["signing"]["public_key"]), (&json!(on), &json!(first)));
+        }
+        let rotate = format!("{path}/rotate-secret");
+        let rotated = world.post(&rotate, json!({ "which": "key_pair" })).await.expect(200)["signing"].clone();
+        assert!(rotated.get("secret").is_none() && rotated["public_key"] != first.as_str(), "{rotated}");
+        assert_eq!(rotated["previous_public_key"], first.as_str());
+        assert!(rotated["previous_public_key_until"].is_string() && rotated.get("previous_until").is_none());
+        assert_eq!(world.get(&format!("{path}/secret")).await.expect(200)["secret"], secret);
+
+        let own = "whsk_6Xb/dCcHpPea21PS1N9VY/NZW723CEc77N4rJCubMbfVKIDij2HKpMKkioLlX0dRqSKJp4AJ6p9lMicMFs6Kvg==";
+        let body = json!({ "which": "key_pair", "secret": own, "overlap_seconds": 0 });
+        let rotated = world.post(&rotate, body).await.expect(200)["signing"].clone();
+        assert_eq!(rotated["public_key"], "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4=");
+        assert!(rotated.get("previous_public_key").is_none(), "{rotated}");
+        let wrong = json!({ "which": "key_pair", "secret": "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD" });
+        world.post(&rotate, wrong).await.expect_invalid("/secret", "invalid_secret");
+        // The private part is told nowhere.
+        let (_, bytes) = (world.get(&path).await.expect(200), world.get("/v1/audit").await.bytes);
+        assert!(!String::from_utf8_lossy(&bytes).contains("whsk_"));
     }
 
     async fn switches_are_turned_and_turning_them_again_is_fine(world) {

@@ -52,6 +52,7 @@ enum Owner {
 fn owner(path: &str) -> Owner {
     match path {
         "/v1/doctor" | "/v1/nodes" | "/v1/users" | "/v1/users/{id}" => Owner::Operator,
+        "/v1/master-keys" | "/v1/master-keys/rotate" | "/v1/data-keys/rotate" => Owner::Operator,
         path if path == "/v1/accounts" || path.starts_with("/v1/accounts/") => Owner::Tenants,
         _ => Owner::Account,
     }

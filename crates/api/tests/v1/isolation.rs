@@ -54,6 +54,7 @@ on_every_store! {
         }
         check(&world, Method::POST, "/v1/sources/{id}/rotate-token", &source, None).await;
         check(&world, Method::GET, "/v1/sources/{id}/ingest-url", &source, None).await;
+        check(&world, Method::GET, "/v1/sources/{id}/refused", &source, None).await;
         for action in ["pause", "resume", "enable", "disable", "probe", "test", "rotate-secret"] {
             check(&world, Method::POST, &format!("/v1/destinations/{{id}}/{action}"), &destination, None).await;
         }

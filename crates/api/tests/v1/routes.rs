@@ -27,7 +27,10 @@ on_every_store! {
         let more = world.patch(&path, json!({ "retry_policy": { "retry_statuses": ["4xx"] } })).await.expect(200);
         assert_eq!(more["retry_policy"]["retry_statuses"], json!(["4xx"]));
         assert_eq!(more["retry_policy"]["schedule_seconds"], json!([5]));
-        assert_eq!(changed["signing"], json!({ "scheme": "none", "ed25519": false, "svix_headers": false }));
+        assert_eq!(
+            changed["signing"],
+            json!({ "scheme": "none", "ed25519": false, "svix_headers": false, "header": null })
+        );
         let replaced = world.patch(&path, json!({ "filter": { "type": "a" }, "retry_policy": null, "event_types": null })).await.expect(200);
         assert_eq!(replaced["filter"], json!({ "type": "a" }), "a filter is replaced as a whole");
         assert_eq!((&replaced["retry_policy"], &replaced["event_types"]), (&json!(null), &json!(["*"])));
@@ -58,7 +61,7 @@ on_every_store! {
             ),
             (json!({ "timeout_seconds": 0 }), "/timeout_seconds", "out_of_range"),
             (json!({ "retry_policy": { "jitter": 2 } }), "/retry_policy/jitter", "out_of_range"),
-            (json!({ "signing": { "scheme": "github" } }), "/signing/scheme", "not_available"),
+            (json!({ "signing": { "scheme": "svix" } }), "/signing/scheme", "unknown_value"),
             (json!({ "signing": { "secret": "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD" } }), "/signing/secret", "not_allowed"),
         ] {
             let mut body = json!({ "destination_id": destination });

@@ -1,125 +1,94 @@
-//! Who may do what: every operation of the API with the scope it needs. The table is the specification: an operation that
-//! is not in it fails the test, as does one that asks for more or for less.
+//! Who may do what: `crates/api/scopes.txt` names every operation of the API with the scope it needs. It is the specification:
+//! an operation that is not in it fails the test, as does one that asks for more or for less.
 
-use crate::{openapi::operations, world::World};
-use Needs::{Anything, Operator, OperatorOr, PlatformScoped, PlatformScopedAll, Scoped};
+use crate::{
+    openapi::operations,
+    world::{World, text},
+};
+use Who::{Account, AccountOrOperator, Nobody, Operator, Platform};
 use domain::account::Scope;
 use http::Method;
 use serde_json::json;
-use std::slice;
+use std::sync::LazyLock;
 
-#[derive(Clone, Copy, PartialEq)]
-enum Needs {
-    /// A key of an account with this scope.
-    Scoped(Scope),
-    /// A key of an account, whatever its scopes.
-    Anything,
-    /// An operator, or a platform with this scope.
-    PlatformScoped(Scope),
-    /// The same with all of these.
-    PlatformScopedAll(&'static [Scope]),
-    /// An operator, or a key of an account with this scope.
-    OperatorOr(Scope),
+const FILE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/scopes.txt"));
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Who {
+    Account,
+    AccountOrOperator,
+    /// Or an operator.
+    Platform,
     Operator,
+    /// It needs no key.
+    Nobody,
 }
 
-const MATRIX: &[(&str, &str, Needs)] = &[
-    ("get", "/v1/account", Anything),
-    ("patch", "/v1/account", Scoped(Scope::AccountAdmin)),
-    ("get", "/v1/accounts", PlatformScoped(Scope::AccountsRead)),
-    ("post", "/v1/accounts", PlatformScoped(Scope::AccountsWrite)),
-    ("get", "/v1/accounts/{id}", PlatformScoped(Scope::AccountsRead)),
-    ("patch", "/v1/accounts/{id}", PlatformScoped(Scope::AccountsWrite)),
-    ("delete", "/v1/accounts/{id}", PlatformScoped(Scope::AccountsWrite)),
-    ("get", "/v1/accounts/{id}/api-keys", PlatformScoped(Scope::AccountsRead)),
-    ("delete", "/v1/accounts/{id}/api-keys/{key_id}", PlatformScoped(Scope::AccountsWrite)),
-    ("get", "/v1/accounts/{id}/portal-links", PlatformScoped(Scope::AccountsRead)),
-    (
-        "post",
-        "/v1/accounts/{id}/portal-links",
-        // What it shows is no more than its maker may see.
-        PlatformScopedAll(&[
-            Scope::AccountsWrite,
-            Scope::EventsRead,
-            Scope::DeliveriesRead,
-            Scope::DestinationsRead,
-        ]),
-    ),
-    ("delete", "/v1/accounts/{id}/portal-links/{link_id}", PlatformScoped(Scope::AccountsWrite)),
-    ("get", "/v1/api-keys", OperatorOr(Scope::KeysManage)),
-    ("post", "/v1/api-keys", OperatorOr(Scope::KeysManage)),
-    ("delete", "/v1/api-keys/{id}", OperatorOr(Scope::KeysManage)),
-    ("get", "/v1/audit", OperatorOr(Scope::AuditRead)),
-    ("post", "/v1/dead-letters/dismiss", Scoped(Scope::DeliveriesRetry)),
-    ("get", "/v1/dead-letters/groups", Scoped(Scope::DeliveriesRead)),
-    ("get", "/v1/deliveries", Scoped(Scope::DeliveriesRead)),
-    ("get", "/v1/deliveries/{id}", Scoped(Scope::DeliveriesRead)),
-    ("post", "/v1/deliveries/{id}/cancel", Scoped(Scope::DeliveriesRetry)),
-    ("post", "/v1/deliveries/{id}/replay", Scoped(Scope::DeliveriesRetry)),
-    ("post", "/v1/deliveries/{id}/retry", Scoped(Scope::DeliveriesRetry)),
-    ("get", "/v1/destinations", Scoped(Scope::DestinationsRead)),
-    ("post", "/v1/destinations", Scoped(Scope::DestinationsWrite)),
-    ("get", "/v1/destinations/{id}", Scoped(Scope::DestinationsRead)),
-    ("delete", "/v1/destinations/{id}", Scoped(Scope::DestinationsWrite)),
-    ("patch", "/v1/destinations/{id}", Scoped(Scope::DestinationsWrite)),
-    ("get", "/v1/destinations/{id}/attempts", Scoped(Scope::DeliveriesRead)),
-    ("post", "/v1/destinations/{id}/disable", Scoped(Scope::DestinationsWrite)),
-    ("post", "/v1/destinations/{id}/enable", Scoped(Scope::DestinationsWrite)),
-    ("get", "/v1/destinations/{id}/holds", Scoped(Scope::DestinationsRead)),
-    ("post", "/v1/destinations/{id}/pause", Scoped(Scope::DestinationsWrite)),
-    ("post", "/v1/destinations/{id}/probe", Scoped(Scope::DestinationsWrite)),
-    ("post", "/v1/destinations/{id}/resume", Scoped(Scope::DestinationsWrite)),
-    ("post", "/v1/destinations/{id}/rotate-secret", Scoped(Scope::DestinationsWrite)),
-    ("get", "/v1/destinations/{id}/secret", Scoped(Scope::SecretsReveal)),
-    ("get", "/v1/destinations/{id}/stats", Scoped(Scope::DestinationsRead)),
-    ("get", "/v1/destinations/{id}/stats/series", Scoped(Scope::DestinationsRead)),
-    ("post", "/v1/destinations/{id}/test", Scoped(Scope::DestinationsWrite)),
-    ("get", "/v1/doctor", Operator),
-    ("get", "/v1/events", Scoped(Scope::EventsRead)),
-    ("post", "/v1/events", Scoped(Scope::IngestWrite)),
-    ("post", "/v1/events/batch", Scoped(Scope::IngestWrite)),
-    ("get", "/v1/events/{id}", Scoped(Scope::EventsRead)),
-    ("get", "/v1/events/{id}/payload", Scoped(Scope::EventsRead)),
-    ("delete", "/v1/events/{id}/payload", Scoped(Scope::AccountAdmin)),
-    ("post", "/v1/events/{id}/replay", Scoped(Scope::DeliveriesRetry)),
-    ("get", "/v1/nodes", OperatorOr(Scope::AccountAdmin)),
-    ("get", "/v1/replays", Scoped(Scope::DeliveriesRead)),
-    ("post", "/v1/replays", Scoped(Scope::DeliveriesRetry)),
-    ("get", "/v1/replays/{id}", Scoped(Scope::DeliveriesRead)),
-    ("post", "/v1/replays/{id}/cancel", Scoped(Scope::DeliveriesRetry)),
-    ("post", "/v1/replays/{id}/pause", Scoped(Scope::DeliveriesRetry)),
-    ("post", "/v1/replays/{id}/resume", Scoped(Scope::DeliveriesRetry)),
-    ("get", "/v1/routes", Scoped(Scope::DestinationsRead)),
-    ("post", "/v1/routes", Scoped(Scope::DestinationsWrite)),
-    ("post", "/v1/routes/preview", Scoped(Scope::EventsRead)),
-    ("get", "/v1/routes/{id}", Scoped(Scope::DestinationsRead)),
-    ("delete", "/v1/routes/{id}", Scoped(Scope::DestinationsWrite)),
-    ("patch", "/v1/routes/{id}", Scoped(Scope::DestinationsWrite)),
-    ("get", "/v1/sources", Scoped(Scope::DestinationsRead)),
-    ("post", "/v1/sources", Scoped(Scope::DestinationsWrite)),
-    ("get", "/v1/sources/{id}", Scoped(Scope::DestinationsRead)),
-    ("delete", "/v1/sources/{id}", Scoped(Scope::DestinationsWrite)),
-    ("patch", "/v1/sources/{id}", Scoped(Scope::DestinationsWrite)),
-    ("get", "/v1/sources/{id}/ingest-url", Scoped(Scope::SecretsReveal)),
-    ("post", "/v1/sources/{id}/rotate-token", Scoped(Scope::DestinationsWrite)),
-    ("get", "/v1/stats", Scoped(Scope::EventsRead)),
-    ("get", "/v1/stats/fanout", Scoped(Scope::EventsRead)),
-    ("get", "/v1/stats/series", Scoped(Scope::EventsRead)),
-    ("get", "/v1/stream", Scoped(Scope::DeliveriesRead)),
-    ("get", "/v1/users", Operator),
-    ("post", "/v1/users", Operator),
-    ("delete", "/v1/users/{id}", Operator),
-];
+/// A line of the file. Whoever may, needs all of the scopes.
+struct Row {
+    method: String,
+    path: String,
+    who: Who,
+    scopes: Vec<Scope>,
+}
+
+static MATRIX: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    let lines = FILE.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|line| row(line).unwrap_or_else(|| panic!("no line of a matrix: {line}"))).collect()
+});
+
+fn row(line: &str) -> Option<Row> {
+    let mut words = line.split_whitespace();
+    let (method, path) = (words.next()?.to_lowercase(), words.next()?.to_owned());
+    let who = match words.next()? {
+        "account" => Account,
+        "account,operator" => AccountOrOperator,
+        "platform" => Platform,
+        "operator" => Operator,
+        "nobody" => Nobody,
+        _ => return None,
+    };
+    let scopes = match words.next()? {
+        "-" => Vec::new(),
+        named => named.split(',').map(str::parse).collect::<Result<_, _>>().ok()?,
+    };
+    words.next().is_none().then_some(Row { method, path, who, scopes })
+}
+
+impl Row {
+    /// What a key of an account needs; None: no such key may.
+    fn for_account(&self) -> Option<&[Scope]> {
+        match self.who {
+            Account | AccountOrOperator => Some(&self.scopes),
+            Platform | Operator | Nobody => None,
+        }
+    }
+
+    fn named(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+}
+
+/// Those that need a key.
+fn guarded() -> impl Iterator<Item = &'static Row> {
+    MATRIX.iter().filter(|row| row.who != Nobody)
+}
 
 #[test]
 fn every_operation_says_what_it_needs() {
     let mut named: Vec<_> = operations().into_iter().map(|(path, method, _)| (method, path)).collect();
-    named.retain(|(_, path)| path.starts_with("/v1/"));
-    let mut listed: Vec<_> =
-        MATRIX.iter().map(|(method, path, _)| ((*method).to_owned(), (*path).to_owned())).collect();
+    let mut listed: Vec<_> = MATRIX.iter().map(|row| (row.method.clone(), row.path.clone())).collect();
     named.sort();
     listed.sort();
     assert_eq!(named, listed);
+}
+
+/// A scope that opens nothing would be one that nobody needs, or a line that says the wrong thing.
+#[test]
+fn every_scope_opens_something() {
+    for scope in Scope::ALL {
+        assert!(MATRIX.iter().any(|row| row.scopes.contains(&scope)), "{scope}");
+    }
 }
 
 #[tokio::test]
@@ -129,25 +98,23 @@ async fn a_key_may_do_what_its_scopes_say_and_nothing_else() {
     for scope in Scope::OF_ACCOUNT {
         let others: Vec<Scope> = Scope::OF_ACCOUNT.into_iter().filter(|other| *other != scope).collect();
         let (with, without) = (world.key_with(&[scope]).await, world.key_with(&others).await);
-        for (method, path, needs) in MATRIX {
-            let allowed = |key| may(&world, key, method, path);
-            let (needs_it, needs_none) = match needs {
-                Scoped(needed) | OperatorOr(needed) => (*needed == scope, false),
-                Anything => (false, true),
-                PlatformScoped(_) | PlatformScopedAll(_) | Operator => (false, false),
-            };
-            let needs_other = matches!(needs, Scoped(_) | OperatorOr(_)) && !needs_it;
-            assert_eq!(allowed(&with).await, needs_it || needs_none, "{method} {path} with {scope:?}");
-            assert_eq!(
-                allowed(&without).await,
-                needs_other || needs_none,
-                "{method} {path} without {scope:?}"
-            );
+        for row in guarded() {
+            let allowed = |key| may(&world, key, &row.method, &row.path);
+            let needed = row.for_account();
+            let suffices = needed.is_some_and(|needed| needed.iter().all(|needed| *needed == scope));
+            assert_eq!(allowed(&with).await, suffices, "{} with {scope}", row.named());
+            let dispensable = needed.is_some_and(|needed| !needed.contains(&scope));
+            assert_eq!(allowed(&without).await, dispensable, "{} without {scope}", row.named());
         }
     }
-    for (method, path, needs) in MATRIX {
-        assert!(may(&world, &world.operator_key, method, path).await, "{method} {path} as operator");
-        assert_eq!(may(&world, &with_none, method, path).await, *needs == Anything, "{method} {path}");
+    for row in guarded() {
+        assert!(
+            may(&world, &world.operator_key, &row.method, &row.path).await,
+            "{} as operator",
+            row.named()
+        );
+        let free = row.for_account().is_some_and(<[Scope]>::is_empty);
+        assert_eq!(may(&world, &with_none, &row.method, &row.path).await, free, "{}", row.named());
     }
 }
 
@@ -158,23 +125,32 @@ async fn a_platform_may_do_what_its_scopes_say_and_nothing_else() {
     for scope in Scope::ALL {
         let others: Vec<Scope> = Scope::ALL.into_iter().filter(|other| *other != scope).collect();
         let (with, without) = (world.platform_with(&[scope]).await, world.platform_with(&others).await);
-        for (method, path, needs) in MATRIX {
+        for row in guarded() {
             // The nodes are the operator's, whatever a platform may do.
-            let (needed, for_whom) = match needs {
-                _ if *path == "/v1/nodes" => (None, Some(account.as_str())),
-                Operator => (None, None),
-                PlatformScoped(needed) => (Some(slice::from_ref(needed)), None),
-                PlatformScopedAll(needed) => (Some(*needed), None),
-                Scoped(needed) | OperatorOr(needed) => {
-                    (Some(slice::from_ref(needed)), Some(account.as_str()))
-                }
-                Anything => continue,
+            let (needed, for_whom) = match row.who {
+                _ if row.path == "/v1/nodes" => (None, Some(account.as_str())),
+                Operator | Nobody => (None, None),
+                Platform => (Some(&*row.scopes), None),
+                Account | AccountOrOperator if row.scopes.is_empty() => continue,
+                Account | AccountOrOperator => (Some(&*row.scopes), Some(account.as_str())),
             };
-            let allowed = |key| may_for(&world, key, for_whom, method, path);
-            assert_eq!(allowed(&with).await, needed == Some(&[scope]), "{method} {path} with {scope:?}");
+            let allowed = |key| may_for(&world, key, for_whom, &row.method, &row.path);
+            assert_eq!(allowed(&with).await, needed == Some(&[scope]), "{} with {scope}", row.named());
             let others_do = needed.is_some_and(|needed| !needed.contains(&scope));
-            assert_eq!(allowed(&without).await, others_do, "{method} {path} without {scope:?}");
+            assert_eq!(allowed(&without).await, others_do, "{} without {scope}", row.named());
         }
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_a_source_only_brings_events_in() {
+    let world = World::memory().await;
+    let source = text(&world.post("/v1/sources", json!({ "name": "Shop" })).await.expect(201)["id"]);
+    let body = json!({ "name": "door", "kind": "ingest", "source_id": source });
+    let key = text(&world.post("/v1/api-keys", body).await.expect(201)["key"]);
+    for row in guarded() {
+        let brings = row.scopes == [Scope::IngestWrite];
+        assert_eq!(may(&world, &key, &row.method, &row.path).await, brings, "{}", row.named());
     }
 }
 

@@ -8,7 +8,7 @@ on_every_store! {
         let made = world.post("/v1/sources", json!({ "name": "Stripe" })).await;
         assert!(made.headers.contains_key("etag"));
         let made = made.expect(201);
-        assert_eq!(made.as_object().unwrap().len(), 10, "{made}");
+        assert_eq!(made.as_object().unwrap().len(), 11, "{made}");
         assert_eq!(made["tags"], json!([]));
         assert_eq!((&made["enabled"], &made["uid"], &made["rate_limit"]), (&json!(true), &json!(null), &json!(null)));
         let none = json!({ "type": "none", "secret_count": 0, "tolerance_seconds": null, "allowed_addresses": [] });

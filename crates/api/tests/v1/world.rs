@@ -57,8 +57,8 @@ pub(crate) struct World {
     pub(crate) platform_key: String,
     pub(crate) account: AccountId,
     pub(crate) foreign_account: AccountId,
-    dice: Arc<CountingDice>,
-    secrets: Arc<InstallationSecrets>,
+    pub(crate) dice: Arc<CountingDice>,
+    pub(crate) secrets: Arc<InstallationSecrets>,
     pub(crate) app: App,
     pub(crate) service: ApiService,
     pub(crate) node: NodeId,
@@ -169,6 +169,7 @@ impl World {
             version: "0.0.0".into(),
             role: Role::All,
             address: None,
+            master_keys: "k1".into(),
         };
         store.join(&record, Duration::from_secs(3600)).await.expect("a node joins");
         let mut world = Self {
@@ -208,6 +209,11 @@ impl World {
 
     /// The same, found under another.
     pub(crate) async fn node_at(&self, public_url: &str) -> App {
+        self.node_with(ApiConfig::new(public_url, "0.0.0-test")).await
+    }
+
+    /// The same with settings of its own.
+    pub(crate) async fn node_with(&self, config: ApiConfig) -> App {
         let (app, background) = App::start(AppParts {
             store: self.store.clone(),
             announce: self.announced.clone(),
@@ -220,7 +226,7 @@ impl World {
             doctor: Arc::new(()),
             scraped: Vec::new(),
             supervisor: Supervisor::default(),
-            config: ApiConfig::new(public_url, "0.0.0-test"),
+            config,
         });
         tokio::spawn(background.run(CancellationToken::new()));
         app

@@ -21,10 +21,10 @@ use domain::id::DestinationId;
 use serde_json::Value;
 
 use super::forbidden_targets::{once, put_into_the_table};
-use crate::harness::hostile::black_hole::BlackHole;
 use crate::harness::own_network::name_server::Said;
 use crate::harness::own_network::{OwnNetwork, PORT, PUBLIC};
 use crate::harness::prelude::*;
+use lab::BlackHole;
 
 const OPEN: u16 = PORT;
 const CLOSED: u16 = 444;
@@ -69,7 +69,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     }
     testbed.stop().await?;
     let rows: Vec<_> = forbidden.iter().map(|(_, _, id, url)| (*id, url.as_str())).collect();
-    put_into_the_table(&testbed.database, &rows).await?;
+    put_into_the_table(&testbed.database, "/url", &rows).await?;
     testbed.start().await?;
 
     let rounds = options.count(40);

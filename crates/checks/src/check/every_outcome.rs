@@ -10,6 +10,7 @@
 
 use std::net::SocketAddr;
 
+use client::{AuthInput, AuthKind};
 use domain::destination::DisabledReason;
 use domain::id::DestinationId;
 use domain::retry::{RetryPolicy, RetryStatus};
@@ -49,6 +50,10 @@ enum Behaviour {
     Refuses,
     /// Speaks HTTP where TLS is expected.
     NoTls,
+    /// Nothing listens where its tokens are asked for.
+    NoTokens,
+    /// This is answered where its tokens are asked for.
+    Tokens(u16),
 }
 
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
@@ -64,6 +69,10 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
             Behaviour::Babbles => plan.url = format!("http://{babbler}/"),
             Behaviour::Refuses => plan.url = format!("http://{nobody}/"),
             Behaviour::NoTls => plan.url = plan.url.replace("http:", "https:"),
+            Behaviour::NoTokens => plan.auth = tokens_from(format!("http://{nobody}/")),
+            Behaviour::Tokens(status) => {
+                plan.auth = tokens_from(testbed.receiver.url(&format!("/d/tokens/status-{status}")));
+            }
         }
         let id = testbed.add_destination(&plan, &[]).await?;
         rows.push((row, id));
@@ -157,6 +166,10 @@ fn table() -> Vec<OutcomeRow> {
     rows.push(OutcomeRow::new("babble", Behaviour::Babbles, None).exhausted("network_error"));
     rows.push(OutcomeRow::new("refuse", Behaviour::Refuses, None).exhausted("network_error"));
     rows.push(OutcomeRow::new("no-tls", Behaviour::NoTls, None).ended("tls_error", 2, "tls"));
+    rows.push(OutcomeRow::new("no-tokens", Behaviour::NoTokens, None).exhausted("token_error"));
+    rows.push(OutcomeRow::new("tokens-503", Behaviour::Tokens(503), None).exhausted("token_error"));
+    let refused = OutcomeRow::new("tokens-400", Behaviour::Tokens(400), None);
+    rows.push(refused.ended("undeliverable", 1, "undeliverable"));
 
     let with = |name: &str, status, change: fn(&mut RetryPolicy)| {
         let mut row = OutcomeRow { name: name.into(), ..answers(status) };
@@ -267,6 +280,17 @@ struct Pause {
 impl Pause {
     fn is_right(&self) -> bool {
         self.seconds >= self.shortest - CLOCKS_AGREE_SECONDS && self.seconds <= self.longest + LATE_SECONDS
+    }
+}
+
+/// A client of OAuth 2.0.
+fn tokens_from(token_url: String) -> AuthInput {
+    AuthInput {
+        kind: AuthKind::Oauth2,
+        token_url: Some(token_url),
+        client_id: Some("check".into()),
+        client_secret: Some("check".into()),
+        ..AuthInput::default()
     }
 }
 

@@ -3,9 +3,9 @@
 //! Some three hundred URLs (`forbidden_targets/spellings.rs`): every range of addresses that is not public, in every
 //! way to write an address, names that lead there, and what only some parsers take for a URL. In a network where all
 //! addresses are this machine, with canaries at every one, each is tried in every way in which a URL gets to the
-//! node: a destination is made with it, changed to it, and tested with it; it is put into the table, as another
-//! program or an older version might have, and then delivered to, tested and replayed; and a receiver that may be
-//! called redirects there, with every status from 300 to 308. `--only` leaves out the URLs that begin otherwise.
+//! node: a destination is made with it, changed to it, and tested with it, or made with it for its token endpoint; it is put
+//! into the table, as another program or an older version might have, as the one or the other, and then delivered to, tested
+//! and replayed; and a receiver that may be called redirects there, with every status from 300 to 308. `--only` leaves out the URLs that begin otherwise.
 //! `forbidden_by_proxy`: what stands in the table once more, with variables such as HTTP_PROXY set, and through the
 //! operator's proxy, by CONNECT and by SOCKS5.
 //!
@@ -20,7 +20,7 @@ pub(crate) mod spellings;
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 
-use client::{Client, TestEvent};
+use client::{AuthInput, AuthKind, Client, TestEvent};
 use domain::id::DestinationId;
 use domain::outcome::Outcome;
 use lab::{TunnelManners, TunnelProtocol, TunnelProxy};
@@ -138,7 +138,10 @@ async fn written(testbed: &Testbed, spellings: &[Spelling], report: &mut Report)
         };
         let made = testbed.client.create_destination(&NewDestination::new("made", url)).await;
         let patched = testbed.client.update_destination(changed, &json!({ "url": url })).await;
-        for (how, answer) in [("made", &made), ("changed", &patched)] {
+        let tokened =
+            NewDestination { auth: tokens_from(url), ..NewDestination::new("tokened", &good_url()) };
+        let tokened = testbed.client.create_destination(&tokened).await;
+        for (how, answer) in [("made", &made), ("changed", &patched), ("for tokens", &tokened)] {
             let error = answer.as_ref().err().and_then(|error| error.problem()?.errors.first());
             mistakes.unless(error.map(|it| &*it.code) == wanted, report, || {
                 format!("{url:?} {how}: {answer:?}, not {wanted:?}")
@@ -155,7 +158,7 @@ async fn written(testbed: &Testbed, spellings: &[Spelling], report: &mut Report)
                 .unless(outcome == Ok(Outcome::Blocked), report, || format!("{url:?} tested: {outcome:?}"));
         }
     }
-    report.must_be("written", refused + 2 * tested, 2 * spellings.len());
+    report.must_be("written", refused + 3 * tested, 3 * spellings.len());
     report.note("refused_when_written", refused);
     report.note("tested_as_written", tested);
     report.must(sentences.len() <= 1, format!("refusals can be told apart: {sentences:?}"));
@@ -166,6 +169,17 @@ async fn written(testbed: &Testbed, spellings: &[Spelling], report: &mut Report)
 async fn test(client: &Client, id: DestinationId) -> Result<Outcome, String> {
     let sent = client.test(id, &TestEvent { force: true, ..TestEvent::default() }).await;
     sent.map(|attempt| attempt.outcome).map_err(|error| error.to_string())
+}
+
+/// A client of OAuth 2.0.
+fn tokens_from(token_url: &str) -> AuthInput {
+    AuthInput {
+        kind: AuthKind::Oauth2,
+        token_url: Some(token_url.into()),
+        client_id: Some("check".into()),
+        client_secret: Some("check".into()),
+        ..AuthInput::default()
+    }
 }
 
 /// Tried once and not again.
@@ -186,14 +200,24 @@ async fn standing_in_the_table(
         let plan = once(&format!("row {at}"), &good_url());
         rows.push((testbed.add_destination(&plan, &["row"]).await?, spelling));
     }
+    // What leads elsewhere, or is no URL, is tried as a destination's own.
+    let mut for_tokens = Vec::new();
+    for spelling in spellings {
+        if matches!(spelling.expected, Expected::Forbidden | Expected::Invalid | Expected::Led) {
+            let plan = NewDestination { auth: tokens_from(&good_url()), ..once("tokens", &good_url()) };
+            for_tokens.push((testbed.add_destination(&plan, &["row"]).await?, spelling));
+        }
+    }
     testbed.stop().await?;
     let urls: Vec<_> = rows.iter().map(|(id, spelling)| (*id, spelling.url.as_str())).collect();
-    put_into_the_table(&testbed.database, &urls).await?;
+    put_into_the_table(&testbed.database, "/url", &urls).await?;
+    let urls: Vec<_> = for_tokens.iter().map(|(id, spelling)| (*id, spelling.url.as_str())).collect();
+    put_into_the_table(&testbed.database, "/auth/token_url", &urls).await?;
     testbed.start().await?;
 
     let before = network.receiver.log.requests().len();
     let event = testbed.client.publish(&Publish::json("row", "{}")?).await?.id;
-    let all = rows.len() as u64 + 1;
+    let all = (rows.len() + for_tokens.len()) as u64 + 1;
     wait_for_endings(testbed, "row", all).await?;
     testbed.client.replay_event(event).await?;
     wait_for_endings(testbed, "row", 2 * all).await?;
@@ -216,6 +240,12 @@ async fn standing_in_the_table(
         });
         tests_blocked += usize::from(tested == Ok(Outcome::Blocked));
     }
+    for (id, Spelling { url, .. }) in &for_tokens {
+        let own = endings.get(id.bytes()).map(Vec::as_slice).unwrap_or_default();
+        let right = own.len() == 2 && own.iter().all(|(it, _)| it.as_deref() == Some("blocked"));
+        mistakes.unless(right, report, || format!("tokens from {url:?}: {own:?}, not twice blocked"));
+    }
+    report.note("token_endpoints", for_tokens.len());
     report.note("blocked_deliveries", blocked);
     report.note("blocked_tests", tests_blocked);
     report.must_be("wrong_in_the_table", mistakes.count, 0);
@@ -230,7 +260,11 @@ async fn standing_in_the_table(
 }
 
 /// As nobody who asks the API can; for use while no node runs.
-pub(super) async fn put_into_the_table(database: &Database, rows: &[(DestinationId, &str)]) -> Result<()> {
+pub(super) async fn put_into_the_table(
+    database: &Database,
+    member: &str,
+    rows: &[(DestinationId, &str)],
+) -> Result<()> {
     let mut kept: HashMap<[u8; 16], Value> = HashMap::new();
     for row in database.rows("select id, doc from destinations").await? {
         let text = row[1].text().context("a document")?;
@@ -239,7 +273,7 @@ pub(super) async fn put_into_the_table(database: &Database, rows: &[(Destination
     let mut sql = String::from("begin;");
     for (id, url) in rows {
         let doc = kept.get_mut(id.bytes()).context("a destination that was made")?;
-        doc["url"] = json!(url);
+        *doc.pointer_mut(member).context("a document has this member")? = json!(url);
         let text = doc.to_string().replace('\'', "''");
         let id = database.literal(id.bytes());
         sql.push_str(&format!("update destinations set doc = '{text}' where id = {id};"));

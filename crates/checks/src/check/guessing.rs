@@ -3,12 +3,14 @@
 //! First a wrong secret of a key that exists and one of a key that does not, by turns, from so many addresses that
 //! none is slowed down. Then ten thousand wrong keys (`--count`) from one address, as fast as eight at once can, and
 //! as many from a hundred addresses: keys with a wrong checksum, of nobody, and with a wrong secret; and a tenth as
-//! many ingest URLs. Meanwhile somebody at the same address uses a right key, and somebody elsewhere another.
+//! many ingest URLs. Meanwhile somebody at the same address uses a right key, and somebody elsewhere another. Last passwords: for
+//! a user that is there and for nobody, by turns, then as many as of keys for one user, from a hundred addresses.
 //!
 //! Holds if the first two are answered alike, word for word; if each address is told 401, or 404 of an ingest URL, as
 //! often as a person may mistype and 429 with Retry-After for all the rest; if no answer is 2xx or 5xx; if a right key
 //! is never refused; and if one that this node has never seen is let in within ten seconds. How long the first two take
-//! is told and not judged: a key that was used lately is found without asking the store.
+//! is told and not judged: a key that was used lately is found without asking the store. Of passwords as many are tried as
+//! one name has, a user that is there takes as long as nobody, within a tenth, and the user itself gets in all the while.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -22,7 +24,7 @@ use tokio::task::JoinSet;
 
 use crate::harness::prelude::*;
 use crate::harness::raw_http::RawAnswer;
-use crate::harness::testbed::API_KEY;
+use crate::harness::testbed::{API_KEY, OPERATOR_KEY};
 
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 /// Where a key has what it is looked up by.
@@ -59,6 +61,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let began = Instant::now();
     let urls = guess(&testbed, count / 10, |_| Ipv4Addr::new(127, 7, 7, 8), ingest_request).await?;
     must_be_slowed(&urls, "ingest_urls", 1.0, 404, began.elapsed().as_secs_f64(), report);
+    passwords(&testbed, count, report).await?;
     for (name, bystander) in bystanders {
         let (right, refused) = bystander.finish().await?;
         report.must_be_at_least(&format!("{name}_let_in"), right, 1);
@@ -66,6 +69,72 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     }
     testbed.must_be_running(report);
     testbed.tear_down().await
+}
+
+const PASSWORD: &str = "correct horse battery staple";
+/// Of each, of a user that is there and of one that is not: as many as one name has, from addresses that may be wrong so often.
+const TIMED: u32 = 40;
+
+/// How long a wrong password takes for a user that is there and for one that is not; then as many tries as of keys, of one name
+/// and from a hundred addresses, beside the user itself.
+async fn passwords(testbed: &Testbed, count: u64, report: &mut Report) -> Result<()> {
+    for name in ["ada", "grace"] {
+        let user = json!({ "name": name, "password": PASSWORD, "role": "operator" }).to_string();
+        let made = raw_http::json_request("POST", "/v1/users", OPERATOR_KEY, &user);
+        let made = raw_http::exchange(testbed.addr, &made, LIMIT).await?;
+        ensure!(made.status == Some(201), "a user: {}", made.text);
+    }
+    let (mut looks, mut times) = (BTreeMap::new(), [Vec::new(), Vec::new()]);
+    for number in 0..TIMED {
+        let from = Ipv4Addr::from([127, 12, 0, 1 + (number / 8) as u8]);
+        for (kind, name) in ["ada", "nobody"].into_iter().enumerate() {
+            let answer =
+                raw_http::exchange_from(from, testbed.addr, &sign_in(testbed, name, "wrong"), LIMIT).await?;
+            *looks.entry(look(&answer)).or_insert(0) += 1;
+            times[kind].push(answer.took.as_secs_f64() * 1e3);
+        }
+    }
+    report.must(looks.len() == 1, format!("a user and nobody can be told apart: {looks:?}"));
+    let [existing, unknown] = times.map(median);
+    report.note("wrong_password_ms", rounded(existing));
+    report.note("nobodys_password_ms", rounded(unknown));
+    report.must_be_at_most("password_times_apart", (existing - unknown).abs() / existing, 0.1);
+
+    // The owner was right from here before.
+    let own = Ipv4Addr::new(127, 13, 0, 1);
+    let right = sign_in(testbed, "grace", PASSWORD);
+    let answer = raw_http::exchange_from(own, testbed.addr, &right, LIMIT).await?;
+    ensure!(answer.status == Some(200), "the right password: {}", answer.text);
+    let began = Instant::now();
+    let from = |number: u64| Ipv4Addr::new(127, 14, 0, 1 + (number % u64::from(ADDRESSES)) as u8);
+    let wrong = sign_in(testbed, "grace", "wrong");
+    let tries = guess_with(testbed, count, from, move |_| wrong.clone()).await?;
+    let seconds = began.elapsed().as_secs_f64();
+    report.note("passwords_of_one_name", &tries.by_status);
+    let told = tries.by_status.get(&401).copied().unwrap_or(0);
+    let again = seconds / f64::from(limits::WRONG_PASSWORDS_OF_A_NAME_SECONDS);
+    let most = f64::from(limits::WRONG_PASSWORDS_OF_A_NAME) * (1.0 + again) + 1.0;
+    report.must_be_at_most("passwords_tried", told, most);
+    let limited = tries.by_status.get(&429).copied().unwrap_or(0);
+    let all: u64 = tries.by_status.values().sum();
+    // Two passwords at once are tried, and few wait: the others are told to come back.
+    let busy = tries.by_status.get(&503).copied().unwrap_or(0);
+    report.must_be("passwords_other_answers", all - told - limited - busy, 0);
+    report.must_be("passwords_without_retry_after", tries.without_retry_after, 0);
+    let answer = raw_http::exchange_from(own, testbed.addr, &right, LIMIT).await?;
+    report.must(answer.status == Some(200), format!("the owner is kept out: {:?}", answer.status));
+    Ok(())
+}
+
+/// As a page of this node sends it.
+fn sign_in(testbed: &Testbed, user: &str, password: &str) -> Vec<u8> {
+    let body = json!({ "user": user, "password": password }).to_string();
+    let (addr, length) = (testbed.addr, body.len());
+    format!(
+        "POST /ui/sign-in HTTP/1.1\r\nhost: {addr}\r\nconnection: close\r\nsec-fetch-site: same-origin\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
 }
 
 /// By turns, so that whatever else goes on meets both.
@@ -113,10 +182,19 @@ async fn guess(
     from: impl Fn(u64) -> Ipv4Addr + Copy + Send + 'static,
     request: fn(u64) -> Vec<u8>,
 ) -> Result<Answers> {
+    guess_with(testbed, count, from, request).await
+}
+
+async fn guess_with(
+    testbed: &Testbed,
+    count: u64,
+    from: impl Fn(u64) -> Ipv4Addr + Copy + Send + 'static,
+    request: impl Fn(u64) -> Vec<u8> + Clone + Send + 'static,
+) -> Result<Answers> {
     let (addr, next) = (testbed.addr, Arc::<AtomicU64>::default());
     let mut guessers = JoinSet::new();
     for _ in 0..AT_ONCE {
-        let next = next.clone();
+        let (next, request) = (next.clone(), request.clone());
         guessers.spawn(async move {
             let mut answers = Answers::default();
             loop {

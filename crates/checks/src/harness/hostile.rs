@@ -4,7 +4,6 @@
 //! |---|---|
 //! | [`conduct`] | what a receiver does with a connection, as data: a door and a list of steps |
 //! | [`request`] | what it reads of a request |
-//! | [`black_hole`] | a port whose queue is full: nobody gets in, nobody is told |
 //! | [`certificates`] | certificates with something wrong, and an authority that the node knows |
 //! | [`expectation`] | what must become of what is sent to one |
 //! | [`kinds`] | every kind of hostility: its cases, and what must become of each |
@@ -12,7 +11,6 @@
 //! | [`bombs`] | small bodies that are huge once they are unpacked |
 //! | [`destinations`] | destinations at such receivers, what is sent to them and how it ended |
 
-pub(crate) mod black_hole;
 pub(crate) mod bombs;
 pub(crate) mod certificates;
 pub(crate) mod conduct;
@@ -28,10 +26,10 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use lab::BlackHole;
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
-use black_hole::BlackHole;
 use conduct::{Conduct, Door};
 use request::RequestHead;
 

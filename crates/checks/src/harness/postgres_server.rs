@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use lab::process::ProcessStat;
+use lab::process::{ProcessStat, family_cpu_time};
 use tokio::process::Command;
 
 /// A running server.
@@ -27,6 +27,11 @@ impl PostgresServer {
     /// `postgres://user@host:port/name`
     pub(crate) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The folder with its files.
+    pub(crate) fn home(&self) -> &Path {
+        &self.home
     }
 
     pub(crate) fn addr(&self) -> Result<SocketAddr> {
@@ -77,20 +82,7 @@ impl PostgresServer {
         let client = super::database::connect(&self.url).await?;
         let backend: i32 = client.query_one("select pg_backend_pid()", &[]).await?.get(0);
         let postmaster = ProcessStat::of(backend as u32)?.parent;
-        let mut sum = Duration::ZERO;
-        for entry in std::fs::read_dir("/proc")?.flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-                continue;
-            };
-            // A process may end while we look.
-            let Ok(stat) = ProcessStat::of(pid) else { continue };
-            if pid == postmaster {
-                sum += stat.cpu_time + stat.reaped_cpu_time;
-            } else if stat.parent == postmaster {
-                sum += stat.cpu_time;
-            }
-        }
-        Ok(sum)
+        Ok(family_cpu_time(postmaster)?)
     }
 }
 

@@ -25,7 +25,7 @@ use super::{Database, Options, Report, StoreKind, raw_http};
 /// Well-formed, and of no use to anybody else.
 pub(crate) const API_KEY: &str = "phk_ChecksAccnt0_OnlyForTheChecksNeverForAnyoneEl1ZWaBi";
 pub(crate) const OPERATOR_KEY: &str = "pho_ChecksOpertr_OnlyForTheChecksNeverForAnyoneEl27obs8";
-pub(super) const MASTER_KEY: &str = "YSBrZXkgZm9yIGNoZWNrczogMzIgYnl0ZXMgbG9uZy4=";
+pub(crate) const MASTER_KEY: &str = "YSBrZXkgZm9yIGNoZWNrczogMzIgYnl0ZXMgbG9uZy4=";
 
 /// Before the second attempt, the third, and so on, in seconds.
 pub(super) const PAUSES: [u64; 7] = [1, 2, 4, 8, 8, 8, 8];

@@ -3,11 +3,12 @@
 
 use super::DestinationRef;
 use super::{
-    AccountKeyKind, AccountRef, AccountScope, Anything, AuthHeaders, AuthUsername, AuthValue, Base64,
-    BasicAuthType, BearerAuthType, ContentType, DeliveryId, DismissalNote, EventId, EventType,
-    HeadersAuthType, IdempotencyKey, IngestKeyKind, IngestScope, Metadata, Name, NoAuthType, OperatorKeyKind,
-    OrderingKey, PlatformKeyKind, PreviewHeaders, Scope, SigningScheme, SigningSecret, SourceRef, Tag,
-    Timestamp,
+    AccountKeyKind, AccountRef, AccountScope, Anything, AuthHeaders, AuthUsername, AuthValue, AwsKeyId,
+    AwsName, AwsSigv4AuthType, Base64, BasicAuthType, BearerAuthType, CertificateChain, ClientAuth,
+    ContentType, DeliveryId, DismissalNote, EventId, EventType, HeaderName, HeadersAuthType, IdempotencyKey,
+    IngestKeyKind, IngestScope, Metadata, MtlsAuthType, Name, Network, NoAuthType, OAuth2AuthType,
+    OperatorKeyKind, OrderingKey, PlatformKeyKind, PreviewHeaders, PrivateKey, SchemeSecret, Scope,
+    SigningScheme, SourceRef, Tag, Timestamp, TokenParams, TokenScope, TokenUrl,
 };
 use crate::{BackfillEvents, BackfillMatch, DraftRoute};
 use crate::{DeliveryQuery, ResolvedFilter};
@@ -77,6 +78,9 @@ pub enum AuthInput {
     Bearer(BearerAuth),
     Basic(BasicAuth),
     Headers(HeadersAuth),
+    OAuth2(OAuth2Auth),
+    Mtls(MtlsAuth),
+    AwsSigv4(AwsSigv4Auth),
 }
 
 /// No credentials.
@@ -126,9 +130,65 @@ pub struct HeadersAuth {
     headers: AuthHeaders,
 }
 
-/// `token` belongs to `bearer`, `username` and `password` to `basic`, `headers` to `headers`; others are refused. What is
-/// left out stays as it is, unless the type is another: then everything that belongs to it is needed. A URL of another
-/// origin needs the values again, unless the key has the scope `secrets:reveal`.
+/// A token of OAuth 2.0, by client credentials: it is asked for at `token_url`, kept for as long as it is good, and sent as
+/// `Authorization: Bearer`.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::AuthInput")]
+pub struct OAuth2Auth {
+    #[serde(rename = "type")]
+    #[schema(inline)]
+    kind: OAuth2AuthType,
+    token_url: TokenUrl,
+    client_id: AuthValue,
+    #[schema(write_only)]
+    client_secret: AuthValue,
+    /// `client_secret_basic` if it is left out.
+    client_auth: Option<ClientAuth>,
+    scope: Option<TokenScope>,
+    audience: Option<TokenScope>,
+    #[schema(write_only)]
+    params: Option<TokenParams>,
+}
+
+/// A client certificate, shown when TLS is agreed on. It is checked when it is written: the key belongs to the first
+/// certificate, each certificate is followed by its issuer, and none of them has ended. Both are given together.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::AuthInput")]
+pub struct MtlsAuth {
+    #[serde(rename = "type")]
+    #[schema(inline)]
+    kind: MtlsAuthType,
+    #[schema(write_only)]
+    certificate: CertificateChain,
+    #[schema(write_only)]
+    private_key: PrivateKey,
+}
+
+/// A signature of AWS, version 4, over the headers and the payload.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes crate::AuthInput")]
+pub struct AwsSigv4Auth {
+    #[serde(rename = "type")]
+    #[schema(inline)]
+    kind: AwsSigv4AuthType,
+    access_key_id: AwsKeyId,
+    #[schema(write_only)]
+    secret_access_key: AuthValue,
+    /// Of credentials that are good for a while. It goes with its secret: one that is changed without it has none.
+    #[schema(write_only)]
+    session_token: Option<AuthValue>,
+    region: AwsName,
+    service: AwsName,
+}
+
+/// `token` belongs to `bearer`, `username` and `password` to `basic`, `headers` to `headers`; `token_url`, `client_id`,
+/// `client_secret`, `client_auth`, `scope`, `audience` and `params` to `oauth2`; `certificate` and `private_key` to `mtls`, and
+/// come together; `access_key_id`, `secret_access_key`, `session_token`, `region` and `service` to `aws_sigv4`. Others are
+/// refused. What is left out stays as it is, unless the type is another: then everything that belongs to it is needed. A
+/// URL, or a `token_url`, of another origin needs the values again, unless the key has the scope `secrets:reveal`.
 #[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "describes crate::AuthInput")]
@@ -142,6 +202,26 @@ pub struct AuthPatch {
     password: Option<AuthValue>,
     #[schema(write_only)]
     headers: Option<AuthHeaders>,
+    token_url: Option<TokenUrl>,
+    client_id: Option<AuthValue>,
+    #[schema(write_only)]
+    client_secret: Option<AuthValue>,
+    client_auth: Option<ClientAuth>,
+    scope: Option<TokenScope>,
+    audience: Option<TokenScope>,
+    #[schema(write_only)]
+    params: Option<TokenParams>,
+    #[schema(write_only)]
+    certificate: Option<CertificateChain>,
+    #[schema(write_only)]
+    private_key: Option<PrivateKey>,
+    access_key_id: Option<AwsKeyId>,
+    #[schema(write_only)]
+    secret_access_key: Option<AuthValue>,
+    #[schema(write_only)]
+    session_token: Option<AuthValue>,
+    region: Option<AwsName>,
+    service: Option<AwsName>,
 }
 
 /// How requests are to be signed.
@@ -150,9 +230,18 @@ pub struct AuthPatch {
 #[expect(dead_code, reason = "describes crate::SigningInput")]
 pub struct SigningInput {
     scheme: Option<SigningScheme>,
+    /// Add an Ed25519 signature, `v1a`, to `webhook-signature`; with the scheme `none` it stands there alone.
+    #[schema(default = false)]
+    ed25519: Option<bool>,
+    /// Send the headers of Standard Webhooks a second time, as `svix-…`. Needs the scheme `standard`, or `ed25519`.
+    #[schema(default = false)]
+    svix_headers: Option<bool>,
+    /// Where the signature is: of the schemes `stripe` (`stripe-signature` if left out) and `github` (`x-hub-signature-256`)
+    /// only.
+    header: Option<HeaderName>,
     /// Your own; one is made otherwise.
     #[schema(write_only)]
-    secret: Option<SigningSecret>,
+    secret: Option<SchemeSecret>,
 }
 
 /// How requests are to be signed. The secret is the destination's, and changed by `POST …/rotate-secret`.
@@ -160,7 +249,16 @@ pub struct SigningInput {
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "describes crate::SigningInput")]
 pub struct SigningChoice {
+    /// Another scheme than before must be one that the secret is fit for.
     scheme: Option<SigningScheme>,
+    /// Add an Ed25519 signature, `v1a`, to `webhook-signature`; with the scheme `none` it stands there alone. A route needs a
+    /// destination that has a key pair.
+    ed25519: Option<bool>,
+    /// Send the headers of Standard Webhooks a second time, as `svix-…`. Needs the scheme `standard`, or `ed25519`.
+    svix_headers: Option<bool>,
+    /// Where the signature is: of the schemes `stripe` (`stripe-signature` if left out) and `github` (`x-hub-signature-256`)
+    /// only.
+    header: Option<HeaderName>,
 }
 
 /// So many requests in so many seconds.
@@ -201,8 +299,11 @@ pub struct AccountKeyInput {
     /// Events a second it may bring in, on each node; a second's worth may come at once. Null: no limit.
     #[schema(minimum = 1, maximum = 1_000_000)]
     rate_limit: Option<u32>,
-    /// Lies in the future.
+    /// Lies in the future, and not behind the end of the key that asks.
     expires_at: Option<Timestamp>,
+    /// Addresses and networks that it is taken from; empty: all. None that the key which asks is not taken from itself.
+    #[schema(max_items = 64)]
+    allowed_addresses: Option<Vec<Network>>,
 }
 
 /// A key that only brings in events of one source.
@@ -222,8 +323,11 @@ pub struct IngestKeyInput {
     /// Events a second it may bring in, on each node; a second's worth may come at once. Null: no limit.
     #[schema(minimum = 1, maximum = 1_000_000)]
     rate_limit: Option<u32>,
-    /// Lies in the future.
+    /// Lies in the future, and not behind the end of the key that asks.
     expires_at: Option<Timestamp>,
+    /// Addresses and networks that it is taken from; empty: all. None that the key which asks is not taken from itself.
+    #[schema(max_items = 64)]
+    allowed_addresses: Option<Vec<Network>>,
 }
 
 /// A key of the operator. Only an operator makes one.
@@ -234,8 +338,11 @@ pub struct OperatorKeyInput {
     name: Name,
     #[schema(inline)]
     kind: OperatorKeyKind,
-    /// Lies in the future.
+    /// Lies in the future, and not behind the end of the key that asks.
     expires_at: Option<Timestamp>,
+    /// Addresses and networks that it is taken from; empty: all. None that the key which asks is not taken from itself.
+    #[schema(max_items = 64)]
+    allowed_addresses: Option<Vec<Network>>,
 }
 
 /// A key of a platform, which acts for any account that it names in `Posthaste-Account`. Only an operator makes one.
@@ -253,8 +360,11 @@ pub struct PlatformKeyInput {
     /// limit.
     #[schema(minimum = 1, maximum = 1_000_000)]
     rate_limit: Option<u32>,
-    /// Lies in the future.
+    /// Lies in the future, and not behind the end of the key that asks.
     expires_at: Option<Timestamp>,
+    /// Addresses and networks that it is taken from; empty: all. None that the key which asks is not taken from itself.
+    #[schema(max_items = 64)]
+    allowed_addresses: Option<Vec<Network>>,
 }
 
 /// What to replay: whatever a filter matches, deliveries by their ids, or events by the routes of now.

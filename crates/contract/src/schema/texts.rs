@@ -1,7 +1,7 @@
 //! What texts may be: the bounds of `domain`, said as JSON Schema says them. Where a pattern cannot say a rule, the
 //! description does: what fits the schema and is refused all the same is refused for what is written here.
 
-use domain::{limits, pattern::PATTERN_MAX_BYTES, signature};
+use domain::{limits, pattern::PATTERN_MAX_BYTES};
 use utoipa::openapi::{
     Object, ObjectBuilder, RefOr, Schema,
     schema::{AdditionalProperties, SchemaType, Type},
@@ -108,10 +108,11 @@ pub(super) fn base64() -> Object {
         .build()
 }
 
+const URL: &str =
+    r"^[Hh][Tt][Tt][Pp][Ss]?://[^\s/?#@\\\x00-\x1f\x7f-\x9f]+([/?][^\s#\\\x00-\x1f\x7f-\x9f]*)?$";
+
 pub(super) fn destination_url() -> Object {
-    let pattern =
-        r"^[Hh][Tt][Tt][Pp][Ss]?://[^\s/?#@\\\x00-\x1f\x7f-\x9f]+([/?][^\s#\\\x00-\x1f\x7f-\x9f]*)?$";
-    text(1, limits::URL_BYTES, pattern)
+    text(1, limits::URL_BYTES, URL)
         .description(Some(
             "https, or http where the operator allows it; no user name, no password, no fragment. At most 2,048 bytes, \
              also when it is written out. What does not parse as a URL is refused, and a host that the operator does not \
@@ -121,11 +122,13 @@ pub(super) fn destination_url() -> Object {
         .build()
 }
 
-pub(super) fn signing_secret() -> Object {
-    let shortest = "whsec_".len() + signature::SECRET_MIN_BYTES.div_ceil(3) * 4;
-    let longest = "whsec_".len() + signature::SECRET_MAX_BYTES.div_ceil(3) * 4;
-    text(shortest, longest, &format!("^whsec_{BASE64}$"))
-        .description(Some("`whsec_` and 24 to 64 bytes in base64."))
+/// The shapes of it are those of the schemes.
+pub(super) fn scheme_secret() -> Object {
+    text(limits::TEXT_SECRET_MIN_BYTES, limits::TEXT_SECRET_MAX_BYTES, "^[!-~]([ -~]*[!-~])?$")
+        .description(Some(
+            "With the schemes `standard` and `none`: `whsec_` and 24 to 64 bytes in base64. With `stripe` and `github`: any \
+             visible ASCII characters, and spaces between them; receivers know the same characters.",
+        ))
         .examples(["whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"])
         .build()
 }
@@ -190,6 +193,59 @@ pub(super) fn auth_value() -> Object {
 
 pub(super) fn auth_username() -> Object {
     text(1, limits::AUTH_VALUE_BYTES, "^[!-9;-~]([ -9;-~]*[!-9;-~])?$").build()
+}
+
+/// A URL like that of a destination.
+pub(super) fn token_url() -> Object {
+    text(1, limits::URL_BYTES, URL)
+        .description(Some("Where tokens are asked for: a URL that a destination might have."))
+        .examples(["https://auth.example.com/oauth/token"])
+        .build()
+}
+
+pub(super) fn token_scope() -> Object {
+    text(1, limits::TOKEN_SCOPE_BYTES, "^[!-~]([ -~]*[!-~])?$").examples(["hooks:write"]).build()
+}
+
+/// What else a token endpoint is told.
+pub(super) fn token_params() -> Object {
+    let value = text(0, limits::TOKEN_PARAM_VALUE_BYTES, "^([!-~]([ -~]*[!-~])?)?$")
+        .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
+        .build();
+    let about = "Further parameters by name, kept as secrets; null is none. `grant_type`, `client_id`, `client_secret`, \
+                 `scope` and `audience` are none of them.";
+    ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .description(Some(about))
+        .property_names(Some(Schema::Object(
+            text(1, limits::TOKEN_PARAM_NAME_BYTES, "^[A-Za-z0-9._-]+$").build(),
+        )))
+        .max_properties(Some(limits::TOKEN_PARAMS))
+        .additional_properties(Some(AdditionalProperties::<Schema>::RefOr(RefOr::T(Schema::Object(value)))))
+        .build()
+}
+
+pub(super) fn certificate_chain() -> Object {
+    text(1, limits::CERTIFICATE_BYTES, "-----BEGIN CERTIFICATE-----")
+        .description(Some("A chain of at most 8 certificates as PEM, your own first."))
+        .build()
+}
+
+pub(super) fn private_key() -> Object {
+    text(1, limits::PRIVATE_KEY_BYTES, "-----BEGIN [A-Z ]*PRIVATE KEY-----")
+        .description(Some(
+            "As PEM, not encrypted: RSA of 2,048 bits or more, ECDSA on P-256, P-384 or P-521, or Ed25519.",
+        ))
+        .build()
+}
+
+pub(super) fn aws_key_id() -> Object {
+    text(1, limits::AWS_KEY_ID_BYTES, "^[A-Za-z0-9_]+$").examples(["AKIAIOSFODNN7EXAMPLE"]).build()
+}
+
+/// A region, or a service.
+pub(super) fn aws_name() -> Object {
+    text(1, limits::AWS_NAME_BYTES, "^[a-z0-9-]+$").examples(["eu-central-1", "execute-api"]).build()
 }
 
 pub(super) fn cursor() -> Object {

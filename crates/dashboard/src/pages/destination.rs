@@ -236,7 +236,9 @@ fn signing(visit: &Visit, destination: &DestinationView) -> Markup {
             p.note { "Two secrets sign at present: the one before as well, for another " (moment::countdown(visit.now(), until)) ", until " (moment::exact(until)) ". Receivers take either." }
         }
         p { "Requests are signed by the " strong { (destination.signing.scheme.as_str()) } " scheme: the headers " code { "webhook-id" } ", " code { "webhook-timestamp" } " and " code { "webhook-signature" } " of Standard Webhooks." }
-        @if visit.visitor.may_reveal_signing_secrets() {
+        @if !visit.app.reveals() {
+            p.quiet { "A secret is shown when it is made, and not again: the operator has switched that off." }
+        } @else if visit.visitor.may_reveal_signing_secrets() {
             p { button.button type="button" data-reveal={ "/v1/destinations/" (id) "/secret" } data-member="secret" { "Reveal the secret" } " " span.quiet { "It is written into the audit log who did." } }
             div.revealed data-revealed hidden {}
         } @else { p.quiet { "You may not reveal the secret." } }

@@ -141,7 +141,7 @@ fn one(visit: &Visit, source: &SourceView, last: Option<&Vec<EventView>>, may: b
                 None => (Markup::default()),
             }
             div.acts {
-                @if visit.may(Scope::SecretsReveal) { button.button type="button" data-reveal={ "/v1/sources/" (id) "/ingest-url" } data-member="ingest_url" data-curl { "Show the ingest URL" } }
+                @if visit.may(Scope::SecretsReveal) && visit.app.reveals() { button.button type="button" data-reveal={ "/v1/sources/" (id) "/ingest-url" } data-member="ingest_url" data-curl { "Show the ingest URL" } }
                 @if may {
                     details.edit {
                         summary.button { "Edit" }

@@ -170,7 +170,13 @@ fn a_rejected_probe_ends_the_hold_for_the_destination_answers() {
 
 #[test]
 fn what_never_reached_the_destination_ends_no_hold() {
-    for outcome in [Outcome::TlsError, Outcome::Blocked, Outcome::InternalError, Outcome::Undeliverable] {
+    for outcome in [
+        Outcome::TlsError,
+        Outcome::Blocked,
+        Outcome::InternalError,
+        Outcome::Undeliverable,
+        Outcome::TokenError,
+    ] {
         let mut bench = bench();
         bench.met(Outcome::Throttled, 0, 0);
         bench.gate.started();

@@ -100,6 +100,10 @@ impl Key {
         }
     }
 
+    pub(super) fn is_asymmetric(&self) -> bool {
+        matches!(self.material, Material::Public(_))
+    }
+
     fn shared(algorithm: Algorithm, bytes: &[u8]) -> Self {
         let with = match algorithm {
             Algorithm::Sha1 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,

@@ -4,10 +4,14 @@
 //! holds. What is made waits in its lane as everything else does: limits, holds and order are the lane's business. What
 //! is kept in memory is bounded: so many replays, and one chunk.
 //!
+//! A backfill for one destination is best made by the node that has its lane, which then need not read what was made: others
+//! leave it alone for a moment.
+//!
 //! While as much of an account waits as may, its replays wait too: they are held, and make nothing.
 
 mod backfill;
 mod full_backlogs;
+mod hand_over;
 #[cfg(test)]
 mod tests;
 
@@ -21,8 +25,8 @@ use domain::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use store::{
-    BackfillChunk, NewDelivery, OpenReplay, Original, OriginalWalk, ReplayChunk, ReplayHold, Replayed, Store,
-    StoreError, failpoint,
+    BackfillChunk, Backfilled, NewDelivery, OpenReplay, Original, OriginalWalk, ReplayChunk, ReplayHold,
+    Replayed, Store, StoreError, failpoint,
 };
 use tokio::{
     sync::mpsc,
@@ -30,8 +34,9 @@ use tokio::{
 };
 
 pub(super) use backfill::Backfiller;
-use backfill::ChunkMaker;
+use backfill::{ChunkMaker, ChunkPlan, NextChunk};
 pub(super) use full_backlogs::FullBacklogs;
+use hand_over::HandOver;
 
 pub(super) struct Replayer {
     pub(super) store: Arc<dyn Store>,
@@ -51,6 +56,32 @@ struct HeldReplay {
     next_at: Instant,
     /// As much of its account waits as may.
     waits: bool,
+    pace: BackfillPace,
+}
+
+/// What the chunks of a backfill were like so far.
+struct BackfillPace {
+    /// A chunk may have so many times as many deliveries as one of an expansion.
+    times: usize,
+    /// Lanes of this node took some of the last one.
+    for_us: bool,
+}
+
+impl Default for BackfillPace {
+    fn default() -> Self {
+        Self { times: 1, for_us: true }
+    }
+}
+
+impl BackfillPace {
+    /// Writing a chunk of so many deliveries took so long.
+    fn took(&mut self, took: Duration, is_full: bool) {
+        if took > limits::BACKFILL_CHUNK_QUICK * 2 {
+            self.times = (self.times / 2).max(1);
+        } else if is_full && took <= limits::BACKFILL_CHUNK_QUICK {
+            self.times = (self.times * 2).min(limits::BACKFILL_CHUNK_TIMES);
+        }
+    }
 }
 
 /// What became of a replay's cursor.
@@ -67,13 +98,14 @@ enum Moved {
 impl Replayer {
     pub(super) async fn run(mut self) {
         let (mut held, mut backoff) = (BTreeMap::new(), Backoff::default());
+        let mut left_to_owners = BTreeMap::new();
         let mut next_look = Instant::now();
         loop {
             supervisor::failpoint();
             let now = Instant::now();
             let done = if next_look <= now {
                 next_look = now + limits::REPLAY_LOOK;
-                self.look(&mut held).await
+                self.look(&mut held, &mut left_to_owners).await
             } else if let Some(id) = next_of(&held).filter(|id| held[id].next_at <= now) {
                 let done = self.go_on(&mut held, id).await;
                 if done.is_err() {
@@ -99,17 +131,29 @@ impl Replayer {
     }
 
     /// Takes what no node holds.
-    async fn look(&self, held: &mut BTreeMap<ReplayId, HeldReplay>) -> Result<(), StoreError> {
+    async fn look(
+        &self,
+        held: &mut BTreeMap<ReplayId, HeldReplay>,
+        left_to_owners: &mut BTreeMap<ReplayId, Instant>,
+    ) -> Result<(), StoreError> {
         let membership = self.ownership_view.membership();
         if !membership.may_start() {
             held.clear();
             return Ok(());
         }
         let open = self.store.open_replays(limits::REPLAYS_HELD).await?;
+        let mut left = std::mem::take(left_to_owners);
         for seen in open {
             let now = self.clock.now();
             if held.contains_key(&seen.id) || !seen.is_free_for(membership.node, now) {
                 continue;
+            }
+            if self.is_for_a_lane_of_another(membership.node, &seen) {
+                let since = left.remove(&seen.id).unwrap_or_else(Instant::now);
+                if since.elapsed() < limits::BACKFILL_LEFT_TO_OWNER {
+                    left_to_owners.insert(seen.id, since);
+                    continue;
+                }
             }
             let hold = ReplayHold {
                 id: seen.id,
@@ -119,10 +163,19 @@ impl Replayer {
                 seen_until: seen.held_until,
             };
             if let Some(replay) = self.store.hold_replay(&hold).await? {
-                held.insert(replay.id, HeldReplay { replay, next_at: Instant::now(), waits: false });
+                let (next_at, pace) = (Instant::now(), BackfillPace::default());
+                held.insert(replay.id, HeldReplay { replay, next_at, waits: false, pace });
             }
         }
         Ok(())
+    }
+
+    /// Whether all that it makes goes to a lane that another node has.
+    fn is_for_a_lane_of_another(&self, node: NodeId, replay: &OpenReplay) -> bool {
+        let wanted = replay.backfill.iter().flat_map(|backfill| &backfill.selection.destination_ids);
+        let mut owners = wanted.map(|to| self.ownership_view.runs(to.shard()));
+        let Some(Some(first)) = owners.next() else { return false };
+        first != node && owners.all(|owner| owner == Some(first))
     }
 
     /// Writes the next chunk of one.
@@ -138,7 +191,7 @@ impl Replayer {
         } else if self.backlog.is_full(self.store.as_ref(), ours.replay.account_id).await? {
             self.keep(membership.node, &ours.replay).await?
         } else {
-            self.write_chunk(membership.node, &mut ours.replay).await?
+            self.write_chunk(membership.node, ours).await?
         };
         let waited = std::mem::replace(&mut ours.waits, matches!(moved, Moved::HeldBack));
         if waited != ours.waits {
@@ -161,10 +214,11 @@ impl Replayer {
         Ok(())
     }
 
-    async fn write_chunk(&mut self, node: NodeId, replay: &mut OpenReplay) -> Result<Moved, StoreError> {
-        if replay.backfill.is_some() {
-            return self.write_backfill(node, replay).await;
+    async fn write_chunk(&mut self, node: NodeId, ours: &mut HeldReplay) -> Result<Moved, StoreError> {
+        if ours.replay.backfill.is_some() {
+            return self.write_backfill(node, ours).await;
         }
+        let replay = &mut ours.replay;
         let chunk = self.next_chunk(node, replay).await?;
         failpoint::hit("replay.before");
         let written = self.store.write_replay(&chunk).await;
@@ -179,32 +233,36 @@ impl Replayer {
         Ok(if chunk.done { Moved::ToTheEnd } else { Moved::On(made) })
     }
 
-    async fn write_backfill(&mut self, node: NodeId, replay: &mut OpenReplay) -> Result<Moved, StoreError> {
-        let (limit, with) = (
-            self.chunk_limit(replay),
-            ChunkMaker { store: self.store.as_ref(), clock: self.clock.as_ref(), dice: self.dice.as_ref() },
-        );
+    async fn write_backfill(&mut self, node: NodeId, ours: &mut HeldReplay) -> Result<Moved, StoreError> {
+        let HeldReplay { replay, pace, .. } = ours;
+        let limit = self.chunk_limit(replay, pace.times);
+        let plan = ChunkPlan { deliveries: limit, payloads: pace.for_us };
+        let with =
+            ChunkMaker { store: self.store.as_ref(), clock: self.clock.as_ref(), dice: self.dice.as_ref() };
         let Some(backfill) = &replay.backfill else { return Ok(Moved::NotOurs) };
-        let chunk = self.backfiller.next_chunk(&with, node, replay, backfill, limit).await?;
+        let next = self.backfiller.next_chunk(&with, node, replay, backfill, plan).await?;
+        let NextChunk { chunk, promised } = next;
+        let owned = self.ownership_view.owned();
+        let for_us = |one: &Backfilled| owned.binary_search(&one.delivery.shard).is_ok();
+        // Of nothing nothing is known.
+        pace.for_us = chunk.deliveries.is_empty() || chunk.deliveries.iter().any(for_us);
+        let hand_over = HandOver::begin(&self.dispatcher, promised).await;
+        let begun = Instant::now();
         failpoint::hit("backfill.before");
         let written = self.store.write_backfill(&chunk).await;
         failpoint::hit("backfill.after");
-        let maybe_there = !matches!(written, Ok(None) | Err(StoreError::Unavailable(_)));
-        if maybe_there && !chunk.deliveries.is_empty() {
-            let made = chunk.deliveries.iter().map(|one| &one.delivery);
-            let places = made.map(|made| (made.destination_id, made.id, made.position)).collect();
-            let _ = self.dispatcher.send(Message::Made(places)).await;
-        }
+        pace.took(begun.elapsed(), chunk.deliveries.len() >= limit);
+        hand_over.end(&written).await;
         let Some(made) = written? else { return Ok(Moved::NotOurs) };
         if let Some(backfill) = &mut replay.backfill {
             backfill.cursor = chunk.to;
         }
-        Ok(if chunk.done { Moved::ToTheEnd } else { Moved::On(made) })
+        Ok(if chunk.done { Moved::ToTheEnd } else { Moved::On(made.len() as u32) })
     }
 
-    fn chunk_limit(&self, replay: &OpenReplay) -> usize {
+    fn chunk_limit(&self, replay: &OpenReplay, times: usize) -> usize {
         let step = replay.rate.div_ceil(limits::REPLAY_STEPS_A_SECOND) as usize;
-        step.clamp(1, self.store.chunk_routes())
+        step.clamp(1, (self.store.chunk_routes() * times).min(limits::BACKFILL_EVENTS))
     }
 
     /// Says that it is still ours, by a chunk of nothing.
@@ -242,7 +300,7 @@ impl Replayer {
     }
 
     async fn next_chunk(&self, node: NodeId, replay: &OpenReplay) -> Result<ReplayChunk, StoreError> {
-        let limit = self.chunk_limit(replay);
+        let limit = self.chunk_limit(replay, 1);
         let originals = self.store.originals(&OriginalWalk { replay: replay.clone(), limit }).await?;
         let now = self.clock.now();
         let mut chunk = ReplayChunk {

@@ -1,5 +1,6 @@
 //! A connection that was made by egress: who may still write to it, how it came about, and when it is closed.
 
+use super::tls::refuses_the_client;
 use crate::{
     membership::{Lease, Membership},
     transport::ConnectionFacts,
@@ -73,6 +74,8 @@ pub struct LinkFacts {
     /// Cancelled by the request that has no more use for it, however much of it is still unwritten.
     given_up: CancellationToken,
     closed: CancellationToken,
+    /// The other side did not accept our certificate, or wants one.
+    refuses_us: Arc<AtomicBool>,
     counted: Arc<CountedLink>,
 }
 
@@ -157,6 +160,7 @@ impl Link {
             used: Arc::default(),
             given_up,
             closed: closed.clone(),
+            refuses_us: Arc::default(),
             counted: Arc::new(CountedLink::new(Arc::clone(count))),
         };
         let (until_given_up, _closed) = (None, closed.drop_guard());
@@ -238,6 +242,12 @@ impl LinkFacts {
         self.given_up.cancel();
     }
 
+    /// Whether it ended over a client certificate. In TLS 1.3 that is said after the handshake: before our request, and then
+    /// whoever waits for its answer only hears that the connection is gone.
+    pub(crate) fn refuses_us(&self) -> bool {
+        self.refuses_us.load(Ordering::Relaxed)
+    }
+
     /// Waits until the socket is closed. The connection lives in a task of its own and goes a moment after the request
     /// that gave it up; until then the destination still counts it as open, and so must we.
     pub(crate) async fn closed(&self) {
@@ -268,7 +278,11 @@ impl AsyncRead for Link {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer));
+        if read.as_ref().is_err_and(refuses_the_client) {
+            self.facts.refuses_us.store(true, Ordering::Relaxed);
+        }
+        read?;
         self.answered += buffer.filled().len() - before;
         // Interim answers have no end of their own.
         let too_much = self.answered > limits::ANSWER_BYTES;

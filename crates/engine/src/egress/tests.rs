@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     membership::Membership,
     sink::Permit,
-    transport::{HttpAnswer, HttpRequest, HttpTransport, Transport},
+    transport::{AnswerRoom, HttpAnswer, HttpRequest, HttpTransport, Transport},
 };
 use async_trait::async_trait;
 use domain::{address::parse_allow_list, id::NodeId, limits};
@@ -189,6 +189,8 @@ async fn send(transport: &HttpTransport) -> HttpAnswer {
         deadline: Instant::now() + limits::TIMEOUT_MAX,
         timeout: limits::TIMEOUT_MAX,
         permit: Permit::of(&membership),
+        identity: None,
+        room: AnswerRoom::DESTINATION,
     };
     transport.send(request).await
 }

@@ -3,10 +3,12 @@
 use super::EgressError;
 use domain::outcome::FailureKind;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, InvalidMessage, OtherError, SignatureScheme,
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, InvalidMessage, OtherError,
+    SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::CryptoProvider,
     pki_types::{CertificateDer, ServerName, UnixTime},
+    sign::{CertifiedKey, SingleCertAndKey},
 };
 use std::{io, sync::Arc};
 use x509_cert::der::Decode as _;
@@ -30,6 +32,8 @@ pub enum TlsFault {
     NotTls,
     #[error("it and we could not agree on how to speak TLS")]
     Protocol,
+    #[error("it wants a client certificate, or did not accept the one it was shown")]
+    ClientCertificate,
 }
 
 impl TlsFault {
@@ -43,24 +47,61 @@ impl TlsFault {
             Self::BadCertificate => FailureKind::BadCertificate,
             Self::NotTls => FailureKind::NotTls,
             Self::Protocol => FailureKind::Protocol,
+            Self::ClientCertificate => FailureKind::ClientCertificate,
         }
     }
 }
 
-/// What connections to destinations are made with.
-pub(super) fn client_config(provider: Arc<CryptoProvider>) -> Result<ClientConfig, rustls::Error> {
-    config_by(rustls_platform_verifier::Verifier::new(Arc::clone(&provider))?, provider)
+/// How TLS is spoken with destinations.
+pub(super) struct TlsSettings {
+    provider: Arc<CryptoProvider>,
+    verifier: Arc<ExplainingVerifier>,
 }
 
-fn config_by(
-    verifier: rustls_platform_verifier::Verifier,
-    provider: Arc<CryptoProvider>,
-) -> Result<ClientConfig, rustls::Error> {
-    Ok(ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(ExplainingVerifier(verifier)))
-        .with_no_client_auth())
+impl TlsSettings {
+    /// Trusting whom the system trusts.
+    pub(super) fn new() -> Result<Self, rustls::Error> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        Ok(Self::by(rustls_platform_verifier::Verifier::new(Arc::clone(&provider))?, provider))
+    }
+
+    /// Trusting these authorities too.
+    #[cfg(test)]
+    pub(super) fn trusting(roots: Vec<CertificateDer<'static>>) -> Self {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let verifier =
+            rustls_platform_verifier::Verifier::new_with_extra_roots(roots, Arc::clone(&provider)).unwrap();
+        Self::by(verifier, provider)
+    }
+
+    fn by(verifier: rustls_platform_verifier::Verifier, provider: Arc<CryptoProvider>) -> Self {
+        Self { provider, verifier: Arc::new(ExplainingVerifier(verifier)) }
+    }
+
+    /// What connections are made with, showing this certificate where one is asked for.
+    pub(super) fn client_config(
+        &self,
+        identity: Option<Arc<CertifiedKey>>,
+    ) -> Result<ClientConfig, rustls::Error> {
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_safe_default_protocol_versions()?
+            .dangerous()
+            .with_custom_certificate_verifier(self.verifier.clone());
+        Ok(match identity {
+            Some(certified) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified))),
+            None => builder.with_no_client_auth(),
+        })
+    }
+
+    /// The same, for a server that may ask what is to be spoken.
+    pub(super) fn https_config(
+        &self,
+        identity: Option<Arc<CertifiedKey>>,
+    ) -> Result<ClientConfig, rustls::Error> {
+        let mut config = self.client_config(identity)?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(config)
+    }
 }
 
 /// What a failed handshake was.
@@ -68,12 +109,39 @@ pub(super) fn handshake_error(error: &io::Error) -> EgressError {
     let fault = match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(rustls::Error::InvalidCertificate(error)) => certificate_fault(error),
         Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => TlsFault::NotTls,
+        Some(rustls::Error::AlertReceived(alert)) if blames_the_client(*alert) => TlsFault::ClientCertificate,
         Some(_) => TlsFault::Protocol,
         // The connection broke, and says nothing about TLS.
         None if error.kind() == io::ErrorKind::ConnectionReset => return EgressError::Reset,
         None => return EgressError::Closed,
     };
     EgressError::Tls(fault)
+}
+
+/// Whether a connection broke because of the certificate that we showed, or did not show: in TLS 1.3 that is said when we
+/// have begun to write.
+pub(super) fn refuses_the_client(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(inner, Some(rustls::Error::AlertReceived(alert)) if blames_the_client(*alert))
+}
+
+fn blames_the_client(alert: AlertDescription) -> bool {
+    use AlertDescription::{
+        AccessDenied, BadCertificate, CertificateExpired, CertificateRequired, CertificateRevoked,
+        CertificateUnknown, NoCertificate, UnknownCA, UnsupportedCertificate,
+    };
+    matches!(
+        alert,
+        AccessDenied
+            | BadCertificate
+            | CertificateExpired
+            | CertificateRequired
+            | CertificateRevoked
+            | CertificateUnknown
+            | NoCertificate
+            | UnknownCA
+            | UnsupportedCertificate
+    )
 }
 
 fn certificate_fault(error: &CertificateError) -> TlsFault {
@@ -163,7 +231,7 @@ mod tests {
         let params = CertificateParams::new(vec!["elsewhere.example.com".into()]).unwrap();
         let certificate = params.signed_by(&key, &authority).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
@@ -176,10 +244,8 @@ mod tests {
             let _ = TlsAcceptor::from(Arc::new(config)).accept(stream).await;
         });
 
-        let roots = [authority.der().clone()];
-        let verifier =
-            rustls_platform_verifier::Verifier::new_with_extra_roots(roots, Arc::clone(&provider)).unwrap();
-        let connector = TlsConnector::from(Arc::new(config_by(verifier, provider).unwrap()));
+        let settings = TlsSettings::trusting(vec![authority.der().clone()]);
+        let connector = TlsConnector::from(Arc::new(settings.client_config(None).unwrap()));
         let stream = TcpStream::connect(address).await.unwrap();
         let name = ServerName::from(address.ip());
         let error = handshake_error(&connector.connect(name, stream).await.unwrap_err());

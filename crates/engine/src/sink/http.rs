@@ -3,28 +3,30 @@
 use super::{
     AttemptFacts, Dialer, Sink, SinkAttempt, SinkKind,
     redaction::{HIDDEN, Redaction},
+    signer::{Signer, Stamp},
 };
 use crate::{
-    credentials::{Credentials, append},
-    transport::{HttpAnswer, HttpFailure, HttpRequest, HttpResponse, Transport},
+    credentials::{Credential, Credentials, TokenKeeper, append},
+    transport::{AnswerRoom, HttpAnswer, HttpFailure, HttpRequest, HttpResponse, Transport},
 };
 use async_trait::async_trait;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
 use domain::{
     attempt::{AttemptError, Detail, Response, Timing},
-    destination::{Destination, Scheme, Signing},
+    cloud_event::{self, CloudEvent},
+    destination::{Destination, Format},
     limits,
     outcome::{Fault, ResponseFacts, classify},
     retry::{RetryPolicy, parse_retry_after},
     seal::DataKey,
-    signature::SigningSecret,
     time::Timestamp,
     trace::{self, Attribute, TRACEPARENT, TRACESTATE},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use std::{sync::Arc, time::Duration};
 
-const USER_AGENT: &str = concat!("Posthaste/", env!("CARGO_PKG_VERSION"));
+pub(crate) const USER_AGENT: &str = concat!("Posthaste/", env!("CARGO_PKG_VERSION"));
 
 /// HTTP, over a transport.
 pub struct HttpKind<T> {
@@ -35,9 +37,11 @@ pub struct HttpKind<T> {
 /// Where a destination's credentials come from.
 type CredentialsOf = dyn Fn(&Destination, &DataKey) -> Result<Credentials, String> + Send + Sync;
 
-impl<T: Transport> HttpKind<T> {
+impl<T: Transport + 'static> HttpKind<T> {
     pub fn new(transport: Arc<T>) -> Self {
-        Self { transport, credentials: Box::new(Credentials::of) }
+        let tokens = TokenKeeper::over(&transport);
+        let credentials = move |it: &Destination, key: &DataKey| Credentials::of(it, key, &tokens);
+        Self { transport, credentials: Box::new(credentials) }
     }
 
     /// With credentials of another origin than the destinations' settings.
@@ -69,19 +73,10 @@ impl<T: Transport + 'static> SinkKind for HttpKind<T> {
         let forward = destination.forward_headers.iter().map(|name| name.parse::<HeaderName>());
         let forward =
             forward.collect::<Result<_, _>>().map_err(|_| "a forwarded header's name is not valid")?;
-        let place = Destination::secret_place(destination.id);
-        let open = |sealed| -> Result<SigningSecret, String> {
-            let plain = key.open(&place, sealed).map_err(|error| format!("its signing secret: {error}"))?;
-            let text = std::str::from_utf8(&plain).map_err(|_| "its signing secret is not text")?;
-            text.parse().map_err(|error| format!("its signing secret: {error}"))
-        };
-        let previous = match &destination.secret.previous {
-            Some(previous) => Some((open(&previous.secret)?, previous.until)),
-            None => None,
-        };
-        let secret = open(&destination.secret.current)?;
+        let signer = Signer::of(destination, key)?;
         let transport = Arc::clone(&self.transport);
-        Ok(Box::new(HttpSink { transport, uri, headers, shown, credentials, forward, secret, previous }))
+        let format = destination.format;
+        Ok(Box::new(HttpSink { transport, uri, headers, shown, credentials, forward, format, signer }))
     }
 }
 
@@ -94,20 +89,26 @@ struct HttpSink<T> {
     shown: Vec<(String, String)>,
     credentials: Credentials,
     forward: Vec<HeaderName>,
-    secret: SigningSecret,
-    previous: Option<(SigningSecret, Timestamp)>,
+    format: Format,
+    signer: Signer,
 }
 
 #[async_trait]
 impl<T: Transport> Sink for HttpSink<T> {
     async fn attempt(&self, attempt: SinkAttempt<'_>, _: Dialer<'_>) -> AttemptFacts {
-        let (policy, clock) = (attempt.policy, attempt.clock);
-        let redaction = Redaction::of(attempt.credential);
+        let (policy, clock, started_at) = (attempt.policy, attempt.clock, attempt.started_at);
+        let credential = attempt.credential;
         // The event goes with what it was asked for: when the request has been written, the answer is waited for without.
-        let (request, shown) = match self.request(attempt) {
+        let (mut request, mut shown) = match self.request(attempt) {
             Ok(built) => built,
             Err(reason) => return AttemptFacts::of_fault(Fault::Unbuildable, reason),
         };
+        // Last, over what is sent.
+        let proof = match self.sign(&mut request, &mut shown, clock.to_wall(started_at)) {
+            Ok(proof) => proof,
+            Err(reason) => return AttemptFacts::of_fault(Fault::Unbuildable, reason),
+        };
+        let redaction = Redaction::of(proof.as_ref().or(credential));
         let answer = self.transport.send(request).await;
         let mut facts = facts(answer, shown, policy, clock.to_wall(clock.now()));
         if let Some(response) = &mut facts.detail.response {
@@ -124,6 +125,14 @@ impl<T: Transport> Sink for HttpSink<T> {
         true
     }
 
+    fn memory_for(&self, payload_bytes: usize) -> usize {
+        match self.format {
+            Format::Standard | Format::CloudeventsBinary => payload_bytes,
+            // The payload, and the document that has it in it, in base64 at worst.
+            Format::CloudeventsStructured => payload_bytes / 3 * 7 + cloud_event::DOCUMENT_ROOM_BYTES,
+        }
+    }
+
     fn describe(&self, attributes: &mut Vec<(&'static str, Attribute)>) {
         attributes.push(("http.request.method", "POST".into()));
     }
@@ -133,7 +142,7 @@ impl<T> HttpSink<T> {
     /// The request, and the headers of it that are kept with the attempt: those that `EveryRequest` of the API cannot tell
     /// from the event and the attempt.
     fn request(&self, attempt: SinkAttempt<'_>) -> Result<(HttpRequest, Vec<(String, String)>), String> {
-        let SinkAttempt { delivery, event, payload, credential, started_at, .. } = attempt;
+        let SinkAttempt { delivery, event, mut payload, credential, started_at, .. } = attempt;
         let asked = credential.filter(|_| matches!(self.credentials, Credentials::Asked(_)));
         let known = self.headers.len() + credential.map_or(0, |credential| credential.headers.len());
         let mut headers = HeaderMap::with_capacity(known + 12);
@@ -147,7 +156,25 @@ impl<T> HttpSink<T> {
             }
             Err(_) => Err(format!("the value of header `{name}` is not valid")),
         };
-        set(header::CONTENT_TYPE, &event.content_type)?;
+        match self.format {
+            Format::Standard => set(header::CONTENT_TYPE, &event.content_type)?,
+            Format::CloudeventsBinary => {
+                set(header::CONTENT_TYPE, &event.content_type)?;
+                for (name, value) in CloudEvent::of_event(&event).headers() {
+                    let known = name
+                        .parse::<HeaderName>()
+                        .map_err(|_| "a CloudEvent has an attribute that is none")?;
+                    set(known, &value)?;
+                    shown.push((name, value));
+                }
+            }
+            Format::CloudeventsStructured => {
+                set(header::CONTENT_TYPE, CloudEvent::DOCUMENT_TYPE)?;
+                shown.push((header::CONTENT_TYPE.to_string(), CloudEvent::DOCUMENT_TYPE.into()));
+                let document = CloudEvent::of_event(&event).document(&event.content_type, &payload);
+                payload = Bytes::from_owner(Document { document, _payload: payload });
+            }
+        }
         set(HeaderName::from_static("webhook-id"), &id)?;
         // Receivers compare it with their clocks, which a clock of ours that was set back agrees with and our own time does
         // not.
@@ -166,9 +193,10 @@ impl<T> HttpSink<T> {
         if let Some(replay) = delivery.replay_id {
             set(HeaderName::from_static("posthaste-replay"), &replay.to_string())?;
         }
-        if let Some(signature) = self.signature(attempt.signing, &id, (started_at, signed_at), &payload) {
-            set(HeaderName::from_static("webhook-signature"), &signature)?;
-            shown.push(("webhook-signature".into(), signature));
+        let stamp = Stamp { id: &id, started_at, signed_at };
+        let signatures = self.signer.sign(attempt.signing, stamp, &payload)?;
+        for (name, value) in &signatures {
+            set(name.clone(), value)?;
         }
         let trace = attempt.trace.to_string();
         set(HeaderName::from_static(TRACEPARENT), &trace)?;
@@ -186,35 +214,52 @@ impl<T> HttpSink<T> {
                 continue;
             }
             // What is set here is sent as it is set, whatever comes in.
-            let forwarded = self.forward.iter().any(|wanted| wanted == name.as_str())
-                && !self.headers.contains_key(name.as_str())
-                && !credential.is_some_and(|it| it.headers.contains_key(name.as_str()));
+            let is_set = || {
+                self.headers.contains_key(name.as_str())
+                    || signatures.iter().any(|(signed, _)| signed == name.as_str())
+                    || credential.is_some_and(|it| it.headers.contains_key(name.as_str()))
+                    || (self.format == Format::CloudeventsBinary && name.starts_with(cloud_event::PREFIX))
+            };
+            let forwarded = self.forward.iter().any(|wanted| wanted == name.as_str()) && !is_set();
             if forwarded && let Ok(name) = name.parse::<HeaderName>() {
                 set(name.clone(), value)?;
                 shown.push((name.to_string(), value.clone()));
             }
         }
+        shown.extend(signatures.into_iter().map(|(name, value)| (name.as_str().to_owned(), value)));
         for (name, value) in self.headers.iter().chain(credential.into_iter().flat_map(|it| &it.headers)) {
             headers.entry(name).or_insert_with(|| value.clone());
         }
         let SinkAttempt { deadline, timeout, permit, .. } = attempt;
-        Ok((HttpRequest { uri: self.uri.clone(), headers, body: payload, deadline, timeout, permit }, shown))
+        let (uri, identity) = (self.uri.clone(), self.credentials.identity(started_at).cloned());
+        let room = AnswerRoom::DESTINATION;
+        let request = HttpRequest { uri, headers, body: payload, deadline, timeout, permit, identity, room };
+        Ok((request, shown))
     }
 
-    /// The new secret signs first; the old one signs too until the overlap ends.
-    fn signature(
+    /// If its requests are signed as a whole. Given back is what proves who sends.
+    fn sign(
         &self,
-        signing: Signing,
-        id: &str,
-        (now, signed_at): (Timestamp, i64),
-        body: &[u8],
-    ) -> Option<String> {
-        if signing.scheme == Scheme::None {
-            return None;
-        }
-        let previous = self.previous.as_ref().filter(|(_, until)| now < *until).map(|(secret, _)| secret);
-        let secrets = std::iter::once(&self.secret).chain(previous);
-        Some(domain::signature::sign(secrets, id, signed_at, body))
+        request: &mut HttpRequest,
+        shown: &mut Vec<(String, String)>,
+        at: Timestamp,
+    ) -> Result<Option<Credential>, String> {
+        let Credentials::Signed(signature) = &self.credentials else { return Ok(None) };
+        let proof = signature.sign(&request.uri, &mut request.headers, &request.body, at, shown)?;
+        shown.extend_from_slice(&proof.shown);
+        Ok(Some(proof))
+    }
+}
+
+/// A payload that was written anew. The bytes it was made of are kept as long as it is: with them goes the room for both.
+struct Document {
+    document: Vec<u8>,
+    _payload: Bytes,
+}
+
+impl AsRef<[u8]> for Document {
+    fn as_ref(&self) -> &[u8] {
+        &self.document
     }
 }
 

@@ -49,11 +49,10 @@ impl Redaction {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderValue;
 
     fn redaction(value: &'static str) -> Redaction {
         let mut credential = Credential::default();
-        credential.headers.insert("authorization", HeaderValue::from_static(value));
+        credential.add("authorization", value).unwrap();
         Redaction::of(Some(&credential))
     }
 

@@ -12,7 +12,7 @@ use domain::{
     member::Role,
     retry::RetrySettings,
     route::Route,
-    seal::MasterKeys,
+    seal::{DataKey, MasterKeys, Sealed},
     signature::SigningSecret,
     testing,
     testing::audit_entry,
@@ -139,6 +139,7 @@ fn parts(
         version: "0".into(),
         role: Role::All,
         address: None,
+        master_keys: "k1".into(),
     };
     EngineParts {
         store,
@@ -214,10 +215,39 @@ impl Bench {
 
     /// One that wants this bearer token.
     pub(crate) async fn destination_with_token(&self, name: &str, token: &str) -> DestinationId {
+        self.destination_sealing(name, |it, seal| it.auth = Auth::Bearer { token: seal(token) }).await
+    }
+
+    /// One whose credentials are sealed by what the change is handed.
+    pub(crate) async fn destination_sealing(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut Destination, &dyn Fn(&str) -> Sealed),
+    ) -> DestinationId {
+        let key = self.data_key().await;
+        self.destination(name, |it| {
+            let place = Destination::auth_place(it.id);
+            change(it, &|value| key.seal(&place, value.as_bytes(), self.dice.as_ref()));
+        })
+        .await
+    }
+
+    /// A value of the credentials of this one.
+    pub(crate) async fn sealed_for(&self, id: DestinationId, value: &str) -> Sealed {
+        self.data_key().await.seal(&Destination::auth_place(id), value.as_bytes(), self.dice.as_ref())
+    }
+
+    async fn data_key(&self) -> DataKey {
+        let account = self.store.account(self.account).await.unwrap();
+        self.keys.data_key(self.account, &account.data_key).unwrap()
+    }
+
+    /// Seals what a destination keeps, by its place.
+    pub(crate) async fn sealer(&self) -> impl Fn(&str, &str) -> Sealed + use<> {
         let account = self.store.account(self.account).await.unwrap();
         let key = self.keys.data_key(self.account, &account.data_key).unwrap();
-        let seal = |id| key.seal(&Destination::auth_place(id), token.as_bytes(), self.dice.as_ref());
-        self.destination(name, |it| it.auth = Auth::Bearer { token: seal(it.id) }).await
+        let dice = Arc::clone(&self.dice);
+        move |place: &str, text: &str| key.seal(place, text.as_bytes(), dice.as_ref())
     }
 
     /// Commits one event without announcing it.

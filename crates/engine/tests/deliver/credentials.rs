@@ -132,7 +132,7 @@ async fn a_token_that_cannot_be_had_now_is_asked_for_again_and_the_attempt_says_
     let destination = bench.destination("a", |it| it.settings.retry_policy = schedule(&[1])).await;
     bench.send(&[destination], b"{}").await;
     assert_eq!(bench.ended(destination).await, (Status::Delivered, None));
-    assert_eq!(bench.outcomes(destination).await, [Outcome::InternalError, Outcome::Success]);
+    assert_eq!(bench.outcomes(destination).await, [Outcome::TokenError, Outcome::Success]);
     let error = bench.attempts(destination).await.remove(0).detail.error.unwrap();
     assert_eq!(error.message, "no credential could be had: the token server is away");
     assert_eq!(bench.shown(), ["Bearer t1"], "nothing was sent without one");

@@ -8,9 +8,10 @@ use domain::{
     address::{AddressPolicy, parse_allow_list, parse_host_list},
     attempt::{AttemptError, Timing},
     delivery::Status,
-    destination::Destination,
+    destination::{Auth, Destination},
     id::DestinationId,
     limits,
+    oauth2::{ClientAuth, OAuth2Client},
     outcome::Outcome,
 };
 use engine::{
@@ -181,6 +182,37 @@ async fn a_forbidden_url_in_the_table_is_blocked_and_all_look_alike_with_a_proxy
     }
     assert_eq!((canary.callers(), canary6.callers()), (0, 0));
     assert_eq!((connect.heard().connections, socks5.heard().connections), (0, 0), "not even the proxy is");
+}
+
+#[tokio::test]
+async fn a_token_endpoint_that_may_not_be_called_is_not_and_nothing_is_sent_without_its_token() {
+    let (canary, canary6) = (Canary::start("127.0.0.1:0").await, Canary::start("[::1]:0").await);
+    let receiver = public_receiver();
+    let bench = guarded_bench(None).await;
+    let mut said = Vec::new();
+    for token_url in forbidden_urls(canary.addr, canary6.addr) {
+        let destination = bench
+            .destination_sealing("tokened", |it, seal| {
+                it.url = receiver.url("/hook").replace("127.0.0.1", "127.0.0.2");
+                it.auth = Auth::OAuth2(OAuth2Client {
+                    token_url: token_url.clone(),
+                    client_id: "me".into(),
+                    client_secret: seal("sesame"),
+                    scope: None,
+                    audience: None,
+                    client_auth: ClientAuth::Basic,
+                    params: Vec::new(),
+                });
+            })
+            .await;
+        bench.send(&[destination], b"{}").await;
+        assert_eq!(bench.ended(destination).await, (Status::DeadLetter, Some("blocked")), "{token_url}");
+        said.push(bench.error_of(destination).await);
+    }
+    assert_eq!((canary.callers(), canary6.callers(), receiver.total()), (0, 0, 0));
+    assert!(said.windows(2).all(|pair| pair[0] == pair[1]), "{said:?}");
+    let message = "no credential can be had: the address of the token endpoint is not allowed";
+    assert_eq!((&*said[0].code, &*said[0].message), ("blocked_target", message));
 }
 
 #[tokio::test]

@@ -13,9 +13,11 @@ mod loops;
 mod metrics;
 mod nodes;
 mod order;
+mod signing;
 mod sinks;
 mod test_sends;
 mod tls;
+mod tokens;
 
 use bench::{Wish, bench, bench_with, schedule};
 use domain::{delivery::Status, outcome::Outcome, signature, testing::audit_entry};

@@ -48,7 +48,9 @@ pub(crate) fn no_master_key() -> Failure {
 pub(crate) fn secrets_failure(error: InstallationSecretsError) -> Failure {
     match error {
         InstallationSecretsError::Store(error) => error.into(),
-        error @ InstallationSecretsError::Pepper(_) => Failure::configuration(error),
+        error @ (InstallationSecretsError::Pepper(_)
+        | InstallationSecretsError::MissingMasterKey(_)
+        | InstallationSecretsError::OtherMasterKey(_)) => Failure::configuration(error),
     }
 }
 

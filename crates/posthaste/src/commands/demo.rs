@@ -4,13 +4,15 @@
 //! It has a data folder and settings of its own: no file, no variable and no folder of the person who tries it is read or
 //! written. The folder is known by a mark in it; one without is left alone.
 
-mod folder;
 mod generator;
 mod receivers;
 
 use crate::{
     clock::SystemClock,
-    commands::serve::{self, Beside, Serving},
+    commands::{
+        own_folder::OwnFolder,
+        serve::{self, Beside, Serving},
+    },
     config::{Config, Dev, Layers},
     failure::Failure,
     output::{line, offer},
@@ -50,11 +52,17 @@ enum Scenario {
     Outage,
 }
 
+const FOLDER: OwnFolder = OwnFolder {
+    command: "posthaste demo",
+    mark: "demo.toml",
+    says: "# The folder of `posthaste demo`. `posthaste demo --clean` removes it with everything in it.\n",
+};
+
 pub(crate) async fn run(args: DemoArgs, json: bool) -> Result<(), Failure> {
     if args.clean {
         return clean(&args, json);
     }
-    folder::claim(&args.data_dir)?;
+    FOLDER.claim(&args.data_dir)?;
     let config = config(&args)?;
     let log = telemetry::start_quietly(config.log_format).map_err(Failure::configuration)?;
     let begun = async |serving: Serving<'_>| begin(serving, args.scenario, json).await;
@@ -62,7 +70,7 @@ pub(crate) async fn run(args: DemoArgs, json: bool) -> Result<(), Failure> {
 }
 
 fn clean(args: &DemoArgs, json: bool) -> Result<(), Failure> {
-    let removed = folder::remove(&args.data_dir)?;
+    let removed = FOLDER.remove(&args.data_dir)?;
     let folder = args.data_dir.display();
     if json {
         line(json!({ "data_dir": folder.to_string(), "removed": removed }));

@@ -49,6 +49,7 @@ async fn examine(args: &DoctorArgs, config: &Config, chart: &mut Chart) -> Resul
     installation.settings(config, chart).await;
     installation.secrets(config, chart).await;
     installation.clocks(config, chart).await;
+    installation.certificates(chart).await;
     installation.extent(chart).await;
     installation.file(config, args.patience, &mut progress, chart).await?;
     if args.audit {

@@ -1,4 +1,6 @@
-//! `posthaste keys`: keys made, listed and revoked beside the store, where a user who can read the master key is trusted.
+//! `posthaste keys`: keys made, with what bounds them, listed and revoked beside the store, where a user who can read the master key is trusted.
+
+mod rotate;
 
 use crate::{
     clock::SystemClock,
@@ -8,7 +10,7 @@ use crate::{
         open::{open, open_existing},
         print_json,
     },
-    config::{Config, Dev, SettingFlags},
+    config::{Config, Dev, SettingFlags, parse_lifetime},
     dice::SystemDice,
     failure::Failure,
     output,
@@ -20,15 +22,17 @@ use api::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::{Args, Subcommand, ValueEnum};
 use domain::{
-    account::{ApiKey, KeyKind},
+    account::{ApiKey, KeyKind, Scope},
+    address::network,
     dice::Dice,
-    id::{AccountId, ApiKeyId},
+    id::{AccountId, ApiKeyId, SourceId},
     limits,
     seal::MasterKeys,
-    time::Clock,
+    time::{Clock, Timestamp},
 };
+use ipnet::IpNet;
 use serde_json::json;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use store::{Page, Store};
 
 #[derive(Debug, Args)]
@@ -58,6 +62,8 @@ enum What {
         #[arg(long, default_value = "command line")]
         name: String,
         #[command(flatten)]
+        bounds: Bounds,
+        #[command(flatten)]
         settings: SettingFlags,
     },
     /// List the keys of an account, of the operator, or of platforms.
@@ -67,6 +73,9 @@ enum What {
         #[command(flatten)]
         settings: SettingFlags,
     },
+    /// Seal everything by the active master key, so that the others may be left out of master_keys; or give accounts new data
+    /// keys. While servers run; broken off, it is run again.
+    Rotate(rotate::RotateArgs),
     /// Revoke a key: within a second nobody can use it.
     Revoke {
         /// key_…
@@ -98,6 +107,53 @@ struct Owner {
     account: Option<AccountId>,
 }
 
+/// What the key may do, for how long, and from where.
+#[derive(Debug, Args)]
+struct Bounds {
+    /// What it may do; several with commas between [default: all that its kind may]
+    #[arg(long = "scopes", value_name = "SCOPE", value_delimiter = ',', conflicts_with_all = ["operator", "source"])]
+    scopes: Vec<Scope>,
+    /// It only brings in events of this source of the account
+    #[arg(long, value_name = "src_…", conflicts_with_all = ["operator", "platform"])]
+    source: Option<SourceId>,
+    /// When it ends: so long from now, as `90d`, or a moment, as `2027-01-01T00:00:00Z` [default: never]
+    #[arg(long, value_name = "WHEN", value_parser = parse_end)]
+    expires: Option<End>,
+    /// It is taken from this address or network only; may be repeated
+    #[arg(long = "allow-address", value_name = "ADDRESS", value_parser = parse_network)]
+    allow_address: Vec<IpNet>,
+    /// Events a second that it may bring in, on each node [default: no limit]
+    #[arg(long, value_name = "PER-SECOND", conflicts_with = "operator",
+          value_parser = clap::value_parser!(u32).range(1..=limits::RATE_LIMIT_MAX as i64))]
+    rate_limit: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum End {
+    In(Duration),
+    At(Timestamp),
+}
+
+impl End {
+    fn since(self, now: Timestamp) -> Result<Timestamp, Failure> {
+        match self {
+            Self::In(length) => Ok(now.plus(length)),
+            Self::At(at) if at > now => Ok(at),
+            Self::At(_) => Err(Failure::configuration("--expires: it lies in the past")),
+        }
+    }
+}
+
+fn parse_end(text: &str) -> Result<End, String> {
+    let at = text.parse().map(End::At);
+    at.or_else(|_| parse_lifetime(text).map(End::In))
+        .map_err(|_| "a length of time such as `90d`, or a moment such as `2027-01-01T00:00:00Z`".into())
+}
+
+fn parse_network(text: &str) -> Result<IpNet, String> {
+    network(text).ok_or_else(|| "an address or a network, such as 192.0.2.0/24".into())
+}
+
 impl Owner {
     fn kind(&self) -> KeyKind {
         match (self.operator, self.platform) {
@@ -112,8 +168,11 @@ pub(crate) async fn run(args: KeysArgs, json: bool) -> Result<(), Failure> {
     match args.what {
         What::Master { name } => master(&name, json),
         What::Generate { kind } => generate(kind, json),
-        What::Create { owner, name, settings } => create(&owner, &name, &settings, json).await,
+        What::Create { owner, name, bounds, settings } => {
+            create(&owner, &name, bounds, &settings, json).await
+        }
         What::List { owner, settings } => list(&owner, &settings, json).await,
+        What::Rotate(args) => rotate::run(args, json).await,
         What::Revoke { id, owner, settings } => revoke(id, &owner, &settings, json).await,
     }
 }
@@ -148,7 +207,30 @@ fn generate(kind: Kind, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn create(owner: &Owner, name: &str, settings: &SettingFlags, json: bool) -> Result<(), Failure> {
+async fn create(
+    owner: &Owner,
+    name: &str,
+    bounds: Bounds,
+    settings: &SettingFlags,
+    json: bool,
+) -> Result<(), Failure> {
+    if name.trim().is_empty()
+        || name.chars().count() > limits::NAME_CHARS
+        || name.chars().any(char::is_control)
+    {
+        let detail = format!("--name: 1 to {} characters, no control characters", limits::NAME_CHARS);
+        return Err(Failure::configuration(detail));
+    }
+    let foreign = bounds.scopes.iter().find(|scope| !owner.platform && !scope.is_of_account());
+    if let Some(scope) = foreign {
+        return Err(Failure::configuration(format!("--scopes: {scope} is a scope of platforms")));
+    }
+    if bounds.allow_address.len() > limits::ALLOWED_ADDRESSES {
+        return Err(Failure::configuration(format!(
+            "--allow-address: at most {}",
+            limits::ALLOWED_ADDRESSES
+        )));
+    }
     let config = settings.config(Dev::No)?;
     let master = bootstrap::master_keys(&configured_or_dev(&config)?)?;
     let store = open(&config).await?;
@@ -156,10 +238,24 @@ async fn create(owner: &Owner, name: &str, settings: &SettingFlags, json: bool) 
         .await
         .map_err(bootstrap::secrets_failure)?;
     let account = account(owner, &store).await?;
-    let kind = owner.kind();
+    if let Some((account, source)) = account.zip(bounds.source) {
+        store.source(account, source).await?;
+    }
+    let kind = if bounds.source.is_some() { KeyKind::Ingest } else { owner.kind() };
     let text = KeyText::generate(kind, &SystemDice);
     let now = bootstrap::now(&store).await?;
-    let key = text.kept(ApiKeyId::at(now, SystemDice.bits()), account, name, &secrets, now);
+    let whole = text.kept(ApiKeyId::at(now, SystemDice.bits()), account, name, &secrets, now);
+    let mut scopes = if bounds.scopes.is_empty() { whole.scopes.clone() } else { bounds.scopes };
+    scopes.sort_unstable();
+    scopes.dedup();
+    let key = ApiKey {
+        scopes,
+        source_id: bounds.source,
+        rate_limit: bounds.rate_limit,
+        expires_at: bounds.expires.map(|end| end.since(now)).transpose()?,
+        allowed_addresses: bounds.allow_address,
+        ..whole
+    };
     store.create_api_key(&key, &bootstrap::entry(now, "create_api_key", key.id)).await?;
     if json {
         return print_json(
@@ -191,12 +287,29 @@ fn print_key(key: &ApiKey, json: bool) -> Result<(), Failure> {
     if json {
         return print_json(&json!({
             "id": key.id, "name": key.name, "kind": key.kind, "prefix": shown, "scopes": key.scopes,
+            "source_id": key.source_id, "rate_limit": key.rate_limit, "expires_at": key.expires_at,
+            "allowed_addresses": key.allowed_addresses,
             "created_at": key.created_at, "last_used_at": key.last_used_at, "revoked_at": key.revoked_at,
         }));
     }
-    let state = key.revoked_at.map_or_else(|| "live".to_owned(), |at| format!("revoked {at}"));
-    output::line(format_args!("{}  {shown}  {state}  {}", key.id, key.name));
+    output::line(format_args!("{}  {shown}  {}  {}", key.id, state(key, SystemClock.now()), key.name));
     Ok(())
+}
+
+fn state(key: &ApiKey, now: Timestamp) -> String {
+    if let Some(at) = key.revoked_at {
+        return format!("revoked {at}");
+    }
+    let until = match key.expires_at {
+        Some(at) if at <= now => return format!("expired {at}"),
+        Some(at) => format!("live until {at}"),
+        None => "live".to_owned(),
+    };
+    if key.allowed_addresses.is_empty() {
+        return until;
+    }
+    let networks: Vec<String> = key.allowed_addresses.iter().map(IpNet::to_string).collect();
+    format!("{until} from {}", networks.join(","))
 }
 
 async fn revoke(id: ApiKeyId, owner: &Owner, settings: &SettingFlags, json: bool) -> Result<(), Failure> {

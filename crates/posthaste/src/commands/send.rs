@@ -2,15 +2,12 @@
 
 use crate::{
     cli::ServerArgs,
-    commands::{api_key, print_json, server},
-    config::MAX_BODY_BYTES,
+    commands::{api_key, input::file_or_input, print_json, server},
     failure::Failure,
     output,
 };
-use anyhow::Context;
 use clap::Args;
 use client::{AcceptedStatus, Client, Publish};
-use std::{fs::File, io::Read};
 
 #[derive(Debug, Args)]
 pub(crate) struct SendArgs {
@@ -49,22 +46,13 @@ pub(crate) async fn run(args: SendArgs, json: bool) -> Result<(), Failure> {
 }
 
 fn payload(data: &str) -> Result<String, Failure> {
-    if data == "-" {
-        return read(std::io::stdin().lock(), "standard input");
-    }
-    match data.strip_prefix('@') {
-        Some(path) => read(File::open(path).with_context(|| format!("{path} cannot be read"))?, path),
-        None => Ok(data.to_owned()),
-    }
-}
-
-/// All of it, but no more than any server takes.
-fn read(from: impl Read, name: &str) -> Result<String, Failure> {
-    let mut text = String::new();
-    let most = MAX_BODY_BYTES as u64;
-    from.take(most + 1).read_to_string(&mut text).with_context(|| format!("{name} cannot be read"))?;
-    if text.len() as u64 > most {
-        return Err(Failure::configuration(format!("{name} has more than {most} bytes")));
-    }
-    Ok(text)
+    let from = match data {
+        "-" => "-",
+        data => match data.strip_prefix('@') {
+            Some(path) => path,
+            None => return Ok(data.to_owned()),
+        },
+    };
+    let text = String::from_utf8(file_or_input(from)?);
+    text.map_err(|_| Failure::configuration("the payload is not UTF-8, and JSON is"))
 }

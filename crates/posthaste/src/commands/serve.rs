@@ -302,6 +302,7 @@ impl NodeParts<'_> {
             version: VERSION.into(),
             role: config.role,
             address: Some(address.to_string()),
+            master_keys: secrets.master().names().collect::<Vec<_>>().join(","),
         };
         let parts = EngineParts {
             store: store.clone(),
@@ -343,6 +344,7 @@ impl NodeParts<'_> {
                 retention_day: engine_settings.retention_day,
                 idempotency_window: config.idempotency_window,
                 defaults: config.defaults.clone(),
+                reveal: config.reveal,
                 dev: dev == Dev::Yes,
                 dashboard: config.dashboard,
                 tracer: telemetry_metrics.tracer(),
@@ -377,6 +379,15 @@ async fn opened(
     let secrets =
         InstallationSecrets::open(store.as_ref(), bootstrap::master_keys(&keys.master)?, &SystemDice).await;
     let secrets = Arc::new(secrets.map_err(bootstrap::secrets_failure)?);
+    secrets.note_keys(store.as_ref(), &SystemDice).await?;
+    for master_key in secrets.others_needed(store.as_ref()).await? {
+        let fix = "once every node has the active one first, run `posthaste keys rotate`";
+        tracing::warn!(
+            master_key,
+            fix,
+            "secrets may still be sealed by a master key that is not the active one"
+        );
+    }
     if let Some(key) = &keys.operator_key {
         bootstrap::enter(key, &store, &secrets).await?;
     }

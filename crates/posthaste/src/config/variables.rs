@@ -10,12 +10,16 @@ use super::{
 const OURS: &str = "POSTHASTE_";
 
 /// Of the commands, beside the settings.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 10] = [
     "POSTHASTE_CONFIG",
     "POSTHASTE_LOG",
     "POSTHASTE_URL",
     "POSTHASTE_API_KEY",
+    "POSTHASTE_OPERATOR_KEY",
     "POSTHASTE_LISTEN_SECRET",
+    "POSTHASTE_SIGN_PRIVATE_KEY",
+    "POSTHASTE_SIGN_SECRET",
+    "POSTHASTE_VERIFY_SECRET",
     "POSTHASTE_FAIL",
 ];
 

@@ -75,6 +75,54 @@ async fn keys_are_made_listed_and_revoked_beside_the_store() {
 }
 
 #[tokio::test]
+async fn a_key_made_beside_the_store_has_the_bounds_it_was_given() {
+    let place = Place::new();
+    let mut node = place.dev().await;
+    let source = node.client().create_source(&client::NewSource::new("Shop")).await.unwrap();
+    assert!(node.signal("TERM").await.success());
+
+    let bounded =
+        ["keys", "create", "--name", "ci", "--scopes", "events:read,deliveries:read", "--expires", "90d"];
+    let here = place.line(&[&bounded[..], &["--allow-address", "127.0.0.0/8"]].concat()).await;
+    let elsewhere = place.line(&[&bounded[..], &["--allow-address", "192.0.2.7"]].concat()).await;
+    let source_id = source.id.to_string();
+    let of_source =
+        place.line(&["keys", "create", "--source", &source_id, "--rate-limit", "7", "--name", "shop"]).await;
+    assert!(of_source.starts_with("phi_"), "{of_source}");
+    let listed = place.run(&["keys", "list", "--json"]).await;
+    let listed: Vec<Value> =
+        text(&listed.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let named = |name: &str| listed.iter().find(|key| key["name"] == name).unwrap();
+    let shop = named("shop");
+    assert_eq!(
+        (&shop["kind"], &shop["source_id"], &shop["rate_limit"]),
+        (&"ingest".into(), &source_id.as_str().into(), &7.into())
+    );
+    assert_eq!(named("ci")["allowed_addresses"][0], "192.0.2.7/32");
+    assert!(named("ci")["expires_at"].is_string());
+
+    for (wrong, says) in [
+        (&["--expires", "2020-01-01T00:00:00Z"][..], "past"),
+        (&["--expires", "soon"], "90d"),
+        (&["--scopes", "accounts:read"], "platforms"),
+        (&["--scopes", "world:rule"], "world:rule"),
+        (&["--allow-address", "office"], "192.0.2.0/24"),
+        (&["--rate-limit", "0"], "0"),
+        (&["--operator", "--source", &source_id], "cannot be used"),
+    ] {
+        let refused = place.run(&[&["keys", "create"], wrong].concat()).await;
+        assert_eq!(refused.status.code(), Some(2), "{wrong:?}: {refused:?}");
+        assert!(text(&refused.stderr).contains(says), "{wrong:?}: {refused:?}");
+    }
+
+    let node = place.dev().await;
+    let ask = async |key: &str| node.client().with_key(key).unwrap().events(&Default::default(), None).await;
+    ask(&here).await.expect("it comes from there, and may read events");
+    assert_eq!(ask(&elsewhere).await.unwrap_err().problem().unwrap().status, 401);
+    assert_eq!(ask(&of_source).await.unwrap_err().problem().unwrap().status, 403);
+}
+
+#[tokio::test]
 async fn migrate_makes_a_database_that_serve_can_use() {
     let place = Place::new();
     assert!(place.run(&["migrate"]).await.status.success());

@@ -2,6 +2,7 @@
 
 mod audit;
 mod being_told;
+mod bench;
 mod commands;
 mod crash;
 mod dashboard;
@@ -10,6 +11,7 @@ mod demo;
 mod dev;
 mod doctor;
 mod erasure;
+mod keys;
 mod loops;
 mod mistakes;
 mod node;

@@ -12,6 +12,7 @@ use domain::{
         ReplayId, RouteId, SessionId, SourceId, UserId,
     },
     portal_link::PortalLink,
+    refused_request::RefusedRequest,
     rollup::{FanoutSums, Span},
     route::Route,
     session::{Holder, SecretHash, Session, SignInLink, User},
@@ -21,14 +22,15 @@ use domain::{
 use std::time::Duration;
 use store::{
     AccountBacklog, AccountChanges, AttemptRecord, AuditChains, AuditFilter, AuditLog, Backlogs, Catalog,
-    ChainOwner, Chore, Chores, CreatedReplay, DeadLetterGroup, DeadLetters, DeliveryFilter, DeliveryRecord,
-    DestinationRecord, Dismissal, Erased, Erasure, ErasureStep, Erasures, EventCount, EventFilter,
-    EventRecord, EventWalk, FactWalk, FanoutCounts, FreshSums, GroupFilter, GroupKey, HeldPortalLink,
-    HeldSession, History, KeptPayload, LanePlace, LaneRollup, LaneRollups, LaneRow, Listed, ListedPortalLink,
-    NewReplay, NewSession, OpenReplay, OriginalWalk, Originals, Page, PayloadSize, PortalLinks, Pruned,
-    PublishedLanes, Replay, ReplayChunk, ReplayHold, ReplayPlace, ReplaySwitch, ReplayWalk, Replays,
-    Retention, Rollup, RollupKind, RollupMark, Rollups, Selection, Sessions, StoreError, SuccessRate,
-    SumPlace, Summed, SummedTail, Survey, Term,
+    ChainOwner, Chore, Chores, CreatedReplay, DataKeyChange, DeadLetterGroup, DeadLetters, DeliveryFilter,
+    DeliveryRecord, DestinationRecord, Dismissal, Erased, Erasure, ErasureStep, Erasures, EventCount,
+    EventFilter, EventRecord, EventWalk, FactWalk, FanoutCounts, FreshSums, GroupFilter, GroupKey,
+    HeldPortalLink, HeldSession, History, KeptDataKey, KeptPayload, KeptSeals, LanePlace, LaneRollup,
+    LaneRollups, LaneRow, Listed, ListedPortalLink, NewReplay, NewSession, OpenReplay, OriginalWalk,
+    Originals, Page, PayloadSize, PortalLinks, Pruned, PublishedLanes, RefusedRequests, Replay, ReplayChunk,
+    ReplayHold, ReplayPlace, ReplaySwitch, ReplayWalk, Replays, ResealedRow, Retention, Rollup, RollupKind,
+    RollupMark, Rollups, SealedRow, SealedRowId, Seals, Selection, Sessions, SettingChange, StoreError,
+    SuccessRate, SumPlace, Summed, SummedTail, Survey, Term,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
@@ -218,12 +220,29 @@ forward! { Sessions:
     fn change_password(id: UserId, password: &str, new: &NewSession, audit: &AuditEntry) -> ();
 }
 
+forward! { KeptSeals:
+    fn data_keys(after: Option<AccountId>, limit: usize) -> Vec<KeptDataKey>;
+    fn settings(prefix: &str) -> Vec<(String, Vec<u8>)>;
+}
+
+forward! { Seals:
+    fn replace_data_keys(changes: &[DataKeyChange], audit: &AuditEntry) -> usize;
+    fn replace_settings(changes: &[SettingChange], audit: &AuditEntry) -> bool;
+    fn sealed_rows(account: AccountId, after: Option<SealedRowId>, limit: usize) -> Vec<SealedRow>;
+    fn reseal_rows(account: AccountId, rows: &[ResealedRow], audit: &AuditEntry) -> usize;
+}
+
 forward! { PortalLinks:
     fn create_portal_link(link: &PortalLink, audit: &AuditEntry) -> ();
     fn portal_link(hash: &SecretHash) -> Option<HeldPortalLink>;
     fn open_portal_link(link: &PortalLink, new: &NewSession, audit: &AuditEntry) -> ();
     fn portal_links(account: AccountId, page: Page<PortalLinkId>) -> Vec<ListedPortalLink>;
     fn revoke_portal_link(account: AccountId, id: PortalLinkId, audit: &AuditEntry) -> ();
+}
+
+forward! { RefusedRequests:
+    fn keep_refused(request: &RefusedRequest) -> ();
+    fn refused_requests(account: AccountId, source: SourceId) -> Vec<RefusedRequest>;
 }
 
 forward! { Backlogs:

@@ -3,7 +3,7 @@
 use super::{FaultyStore, TrueStore, finish};
 use crate::{log::Occurrence, planted_bug::PlantedBug, shared_world::count};
 use async_trait::async_trait;
-use domain::id::{DestinationId, EventId};
+use domain::id::{DeliveryId, DestinationId, EventId};
 use store::{
     BackfillChunk, BackfillEvents, BackfillWalk, Backfilled, Backfills, NewDelivery, ReplayChunk, Replayed,
     StoreError,
@@ -19,7 +19,7 @@ impl Backfills for FaultyStore {
         self.read("had", self.inner.had(pairs)).await
     }
 
-    async fn write_backfill(&self, chunk: &BackfillChunk) -> Result<Option<u32>, StoreError> {
+    async fn write_backfill(&self, chunk: &BackfillChunk) -> Result<Option<Vec<DeliveryId>>, StoreError> {
         let mut chunk = chunk.clone();
         let write = move |true_store: &TrueStore| {
             if true_store.shared.has(PlantedBug::BackfillLeavesOut) {
@@ -42,10 +42,10 @@ pub(super) fn replayed(true_store: &TrueStore, chunk: &ReplayChunk, made: &Optio
 }
 
 /// The same of a chunk of a backfill.
-fn backfilled(true_store: &TrueStore, chunk: &BackfillChunk, made: &Option<u32>) {
+fn backfilled(true_store: &TrueStore, chunk: &BackfillChunk, made: &Option<Vec<DeliveryId>>) {
     let TrueStore { shared, node, .. } = true_store;
-    let Some(made) = *made else { return };
-    shared.note(Occurrence::Replayed { node: *node, replay: chunk.replay_id, deliveries: made as usize });
+    let Some(made) = made else { return };
+    shared.note(Occurrence::Replayed { node: *node, replay: chunk.replay_id, deliveries: made.len() });
     made_of(true_store, chunk.deliveries.iter().map(|Backfilled { delivery, .. }| delivery));
 }
 

@@ -8,9 +8,11 @@ use crate::{
 use async_trait::async_trait;
 use domain::{
     delivery::Delivery,
-    id::{DestinationId, EventId, ReplayId},
+    id::{DeliveryId, DestinationId, EventId, ReplayId},
     limits,
+    operations::OperationalNote,
 };
+use std::sync::Arc;
 
 #[async_trait]
 impl Backfills for MemoryStore {
@@ -33,7 +35,11 @@ impl Backfills for MemoryStore {
                 && walk.selection.wants(&kept.event);
             if wanted {
                 let erased = kept.payload_erased_at.is_some();
-                found.events.push(BackfillEvent { event: without_payload(&kept.event), expanding, erased });
+                let has_payload = walk.payloads && kept.is_carried();
+                let event =
+                    if has_payload { kept.event.clone() } else { Arc::new(without_payload(&kept.event)) };
+                let payload_bytes = kept.size_bytes as u32;
+                found.events.push(BackfillEvent { event, has_payload, payload_bytes, expanding, erased });
             }
             if found.events.len() == walk.limit {
                 break;
@@ -48,7 +54,7 @@ impl Backfills for MemoryStore {
         Ok(pairs.iter().map(|(event, destination)| tables.had(*event, *destination)).collect())
     }
 
-    async fn write_backfill(&self, chunk: &BackfillChunk) -> Result<Option<u32>, StoreError> {
+    async fn write_backfill(&self, chunk: &BackfillChunk) -> Result<Option<Vec<DeliveryId>>, StoreError> {
         Ok(self.tables().write_backfill(chunk))
     }
 }
@@ -60,22 +66,25 @@ impl Tables {
         self.waiting.newest_first(None).any(its) || self.ended.values().any(|ended| its(&ended.delivery))
     }
 
-    fn write_backfill(&mut self, chunk: &BackfillChunk) -> Option<u32> {
+    fn write_backfill(&mut self, chunk: &BackfillChunk) -> Option<Vec<DeliveryId>> {
         let kept = self.replays.get(&chunk.replay_id)?;
         let holds = kept.held.is_some_and(|(node, _)| node == chunk.node);
         if kept.replay.status != ReplayStatus::Running || !holds || kept.backfill_cursor != chunk.from {
             return None;
         }
-        let made = chunk.deliveries.iter().filter(|one| self.backfill(chunk.replay_id, one)).count() as u32;
+        let made = chunk.deliveries.iter().filter(|one| self.backfill(chunk.replay_id, one));
+        let made: Vec<DeliveryId> = made.map(|one| one.delivery.id).collect();
         let kept = self.replays.get_mut(&chunk.replay_id).expect("found above");
         (kept.backfill_cursor, kept.held) = (chunk.to, Some((chunk.node, chunk.until)));
-        kept.replay.created += u64::from(made);
+        kept.replay.created += made.len() as u64;
         kept.replay.skipped += u64::from(chunk.skipped);
         if chunk.done {
             kept.held = None;
             let gone = kept.replay.matched.saturating_sub(kept.replay.created);
             kept.replay.skipped = kept.replay.skipped.max(gone);
             (kept.replay.status, kept.replay.finished_at) = (ReplayStatus::Completed, Some(chunk.now));
+            let note = OperationalNote::of_replay(chunk.account_id, chunk.replay_id, chunk.now);
+            self.note_operational(&note);
         }
         Some(made)
     }

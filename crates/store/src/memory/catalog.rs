@@ -207,7 +207,12 @@ impl Catalog for MemoryStore {
     }
 
     async fn update_source(&self, source: &Source, audit: &AuditEntry) -> Result<Source, StoreError> {
-        self.tables().update(source, audit)
+        let mut tables = self.tables();
+        let updated = tables.update(source, audit)?;
+        if !updated.keep_refused {
+            tables.forget_refused(updated.id);
+        }
+        Ok(updated)
     }
 
     async fn delete_source(
@@ -222,6 +227,7 @@ impl Catalog for MemoryStore {
         let version = tables.next_version(account)?;
         tables.sources.remove(&[id], version, now);
         tables.remove_routes(|route| route.source_id == Some(id), version, now);
+        tables.forget_refused(id);
         tables.append(Some(account), audit);
         Ok(())
     }

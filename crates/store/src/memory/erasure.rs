@@ -183,6 +183,7 @@ impl Tables {
                     + remove(&mut self.api_keys, most, |_, key| key.account_id == Some(account))
                     + remove(&mut self.sessions, most, |_, session| session.account_id == Some(account))
                     + remove(&mut self.portal_links, most, |_, link| link.account_id == account)
+                    + remove(&mut self.refused_requests, most, |_, kept| kept.account_id == account)
             }
             ErasurePhase::Sums => {
                 self.told_accounts.remove(&account);

@@ -10,7 +10,7 @@ type Interruption = Arc<dyn Fn(&'static str) -> Result<(), StoreError> + Send + 
 pub(super) struct Interruptions(Arc<Mutex<Option<Interruption>>>);
 
 impl MemoryStore {
-    /// From now on this is run before each `fetch`, `payload`, `settle`, `tracks`, `take_turns`, `write_audit`, `join`,
+    /// From now on this is run before each `fetch`, `payload`, `settle`, `tracks`, `take_turns`, `write_audit`, `join`, `replace_data_keys`,
     /// `api_key_by_lookup` and `session`, on every node, and told which: it may fail it, or panic.
     pub fn interrupt(&self, with: impl Fn(&'static str) -> Result<(), StoreError> + Send + Sync + 'static) {
         *self.interruptions.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(with));

@@ -13,7 +13,6 @@ use domain::{
     destination::{Disabled, DisabledReason},
     event::Event,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId},
-    limits,
     operations::OperationalNote,
     outcome::Outcome,
     time::Timestamp,
@@ -169,8 +168,7 @@ impl Tables {
         carried: &mut BTreeMap<EventId, Arc<Event>>,
     ) -> FetchedDelivery {
         let kept = self.events.get(&delivery.event_id);
-        let has_payload =
-            kept.is_some_and(|kept| kept.event.payload.len() <= limits::CARRIED_BYTES && kept.is_whole());
+        let has_payload = kept.is_some_and(super::KeptEvent::is_carried);
         let kept = kept.map(|kept| &kept.event);
         let event = kept.map(|event| {
             let carry = || if has_payload { event.clone() } else { Arc::new(without_payload(event)) };

@@ -101,6 +101,13 @@ pub(super) async fn resolve<'s>(
     Ok(())
 }
 
+/// Whether its end may mean something to dead letters: only replays of something have a chain.
+pub(super) fn may_resolve(settlement: &Settlement) -> bool {
+    let delivery = &settlement.delivery;
+    let ends = matches!(settlement.settled, Settled::Ended(Ending::Delivered | Ending::DeadLetter(_)));
+    ends && delivery.replay_id.is_some() && delivery.origin != delivery.id
+}
+
 /// Deliveries of replays that were delivered, or died, by columns.
 #[derive(Default)]
 struct EndedReplays {
@@ -114,15 +121,10 @@ struct EndedReplays {
 
 impl EndedReplays {
     fn push(&mut self, settlement: &Settlement) {
-        let delivery = &settlement.delivery;
-        let delivered = match settlement.settled {
-            Settled::Ended(Ending::Delivered) => true,
-            Settled::Ended(Ending::DeadLetter(_)) => false,
-            Settled::Ended(Ending::Cancelled(_)) | Settled::Waits { .. } => return,
-        };
-        if delivery.replay_id.is_none() || delivery.origin == delivery.id {
+        if !may_resolve(settlement) {
             return;
         }
+        let delivery = &settlement.delivery;
         let ended_at = match &settlement.fact {
             Fact::Attempted(attempt) => attempt.started_at.plus(attempt.duration),
             Fact::EndedWithout { at, .. } => *at,
@@ -132,7 +134,7 @@ impl EndedReplays {
         self.origin.push(delivery.origin.uuid());
         self.created_at.push(delivery.created_at.micros());
         self.ended_at.push(ended_at.micros());
-        self.delivered.push(delivered);
+        self.delivered.push(settlement.settled == Settled::Ended(Ending::Delivered));
     }
 
     fn params(&self) -> Params<'_, '_> {

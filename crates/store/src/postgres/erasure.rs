@@ -79,6 +79,7 @@ pub(super) const TABLES: &[(ErasurePhase, &str, &str)] = &[
     // Whoever has chosen the account signs in again.
     (ErasurePhase::Sources, "sessions", "account_id = :account_id"),
     (ErasurePhase::Sources, "portal_links", "account_id = :account_id order by account_id, id desc"),
+    (ErasurePhase::Sources, "refused_requests", "account_id = :account_id"),
     (
         ErasurePhase::Sums,
         "rollups",

@@ -36,7 +36,7 @@ impl Membership for PostgresStore {
         let params = params![
             id: node.id.uuid() => UUID, label: node.label => TEXT, proof: node.proof => TEXT,
             version: node.version => TEXT, role: node.role.as_str() => TEXT, address: node.address => TEXT,
-            lease_us: micros(lease) => INT8,
+            master_keys: node.master_keys => TEXT, lease_us: micros(lease) => INT8,
         ];
         Ok(connection.write(&JOIN, params).await?.value("now")?)
     }
@@ -152,6 +152,7 @@ fn member(cells: &mut Cells<'_, '_>) -> Result<Member, Unreadable> {
         version: cells.get("version")?,
         role: cells.word("role")?,
         address: cells.get("address")?,
+        master_keys: cells.get("master_keys")?,
     };
     Ok(Member {
         record,

@@ -46,7 +46,7 @@ pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool)
     answer_in_time(seconds + 1, ask(&lock.client, &LOCK_SCHEMA, params![schema: place => TEXT])).await?;
     let migrated = async {
         migrate(&mut connection.client, address).await?;
-        let all: [&planned::Planned; 16] = [
+        let all: [&planned::Planned; 19] = [
             &ingest::COMMIT,
             &ingest::COMMIT_PLAIN,
             &ingest::COMMIT_TAGGED,
@@ -54,6 +54,7 @@ pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool)
             &expand::ROUTES_AFTER,
             &expand::NUMBERINGS_OF,
             &queue::FETCH,
+            &queue::FETCH_EVENTS,
             &queue::LANES,
             &queue::BACKLOG,
             &settle::SETTLE,
@@ -62,7 +63,9 @@ pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool)
             &order::TAKE_TURNS,
             &order::TRACKS,
             &history::FANOUT_COUNTS,
-            &backfill::MAKE_BACKFILLED,
+            &backfill::BACKFILL_EVENTS,
+            &backfill::BACKFILL,
+            &settle::SETTLE_REPLAYED,
         ];
         planned::make(&connection.client, &all).await.map_err(refused)
     };
@@ -155,13 +158,13 @@ async fn ask(
 }
 
 /// A connection outside the pools: migrations may take longer than any statement of the service.
-struct SetupConnection {
-    client: Client,
+pub(super) struct SetupConnection {
+    pub(super) client: Client,
     task: JoinHandle<()>,
 }
 
 impl SetupConnection {
-    async fn open(address: &Address) -> Result<Self, OpenError> {
+    pub(super) async fn open(address: &Address) -> Result<Self, OpenError> {
         let tls = tls::connector(address.verify)?;
         // The driver's own timeout ends with the TCP handshake.
         let connected = tokio::time::timeout(limits::STORE_STATEMENT, address.config.connect(tls)).await;
@@ -181,7 +184,7 @@ impl Drop for SetupConnection {
     }
 }
 
-async fn answer_in_time<T>(
+pub(super) async fn answer_in_time<T>(
     seconds: u64,
     statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
 ) -> Result<T, OpenError> {

@@ -60,6 +60,16 @@ pub(super) const BY_KEY: &str =
 impl Planned {
     /// With the names and types of these values.
     pub(super) fn new(of: Definition, takes: Params<'_, '_>) -> Self {
+        Self::of(of, takes, |text| format!("return query\n{text};"))
+    }
+
+    /// Of several statements, as PL/pgSQL has them: each sees what was committed before it began, as if it had been sent by
+    /// itself, and all of them are one round trip.
+    pub(super) fn of_several(of: Definition, takes: Params<'_, '_>) -> Self {
+        Self::of(of, takes, str::to_owned)
+    }
+
+    fn of(of: Definition, takes: Params<'_, '_>, body: impl FnOnce(&str) -> String) -> Self {
         let Definition { name: short, sql, kept, settings, gives } = of;
         let (text, names) = statement::numbered(sql);
         assert!(takes.sorted_names().eq(names.iter().map(String::as_str)), "`{short}` takes {names:?}");
@@ -70,7 +80,8 @@ impl Planned {
         let body = format!(
             "({list}) returns table ({gives}) language plpgsql set jit = off \
              set plan_cache_mode = {mode} {settings} \
-             as $function$\n#variable_conflict use_column\nbegin return query\n{text};\nend $function$"
+             as $function$\n#variable_conflict use_column\nbegin {}\nend $function$",
+            body(&text)
         );
         let name = format!("{short}_{:016x}", content(&body));
         let call = format!("/* posthaste:{short} */ select * from {name}({places})");

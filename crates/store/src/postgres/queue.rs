@@ -41,7 +41,21 @@ pub(super) static FETCH: LazyLock<Planned> = LazyLock::new(|| {
     };
     Planned::new(definition, WindowColumns::of(&[]).params())
 });
-pub(super) static FETCH_EVENTS: LazyLock<Statement> = sql!("fetch_events");
+/// Planned for its values: they tell in which days the events are. By their key: of a small day all rows would be read for
+/// each window.
+pub(super) static FETCH_EVENTS: LazyLock<Planned> = LazyLock::new(|| {
+    let definition = Definition {
+        name: "fetch_events",
+        sql: sql_file!("fetch_events"),
+        kept: false,
+        settings: planned::BY_KEY,
+        gives: "id uuid, account_id uuid, source_id uuid, event_type text, idempotency_key text, content_type text, \
+                headers text, ordering_key text, metadata text, received_at int8, deliver_at int8, payload bytea, \
+                payload_crc int4, size_bytes int4, erased bool",
+    };
+    let params = params![event_ids: Vec::<Uuid>::new() => UUID_ARRAY, max_payload_bytes: 0_i32 => INT4];
+    Planned::new(definition, params)
+});
 pub(super) static LANES: LazyLock<Planned> = LazyLock::new(|| {
     let definition = Definition {
         name: "lanes",
@@ -84,7 +98,7 @@ impl Queue for PostgresStore {
             event_ids: Vec::from_iter(ids) => UUID_ARRAY,
             max_payload_bytes: limits::CARRIED_BYTES as i32 => INT4,
         ];
-        let events = carried(&connection.read(&FETCH_EVENTS, params).await?);
+        let events = carried(&connection.read(&FETCH_EVENTS.call, params).await?);
         for WindowDelivery { window, shard, delivery } in waiting {
             let carried = events.get(&delivery.event_id);
             fetched[window].push(FetchedDelivery {
@@ -101,7 +115,7 @@ impl Queue for PostgresStore {
         let connection = self.pools.engine().await?;
         let params =
             params![event_ids: vec![event.uuid()] => UUID_ARRAY, max_payload_bytes: i32::MAX => INT4];
-        let mut found = carried(&connection.read(&FETCH_EVENTS, params).await?);
+        let mut found = carried(&connection.read(&FETCH_EVENTS.call, params).await?);
         match found.remove(&event) {
             Some(CarriedEvent { erased: true, .. }) => Ok(None),
             Some(CarriedEvent { altered: true, .. }) => Err(StoreError::Altered),
@@ -326,15 +340,15 @@ impl WindowColumns {
 }
 
 /// An event, without its payload if that is too large or altered.
-struct CarriedEvent {
-    event: Arc<Event>,
-    has_payload: bool,
+pub(super) struct CarriedEvent {
+    pub(super) event: Arc<Event>,
+    pub(super) has_payload: bool,
     altered: bool,
-    erased: bool,
+    pub(super) erased: bool,
 }
 
 impl CarriedEvent {
-    fn read(cells: &mut Cells<'_, '_>) -> Result<Self, Unreadable> {
+    pub(super) fn read(cells: &mut Cells<'_, '_>) -> Result<Self, Unreadable> {
         let stored: Option<&[u8]> = cells.get("payload")?;
         // The size is that of the payload as it was accepted.
         let (size_bytes, payload_crc): (u32, _) = (cells.get("size_bytes")?, cells.get("payload_crc")?);
@@ -363,7 +377,7 @@ fn carried(read: &Rows) -> HashMap<EventId, CarriedEvent> {
 /// As it is stored, for a person to look at: nothing asks whether that is what was accepted.
 pub(super) async fn stored_event(connection: &Connection, id: EventId) -> Result<Option<Event>, StoreError> {
     let params = params![event_ids: vec![id.uuid()] => UUID_ARRAY, max_payload_bytes: i32::MAX => INT4];
-    let rows = connection.read(&FETCH_EVENTS, params).await?;
+    let rows = connection.read(&FETCH_EVENTS.call, params).await?;
     Ok(rows.first(|cells| {
         let (stored, size_bytes): (Option<&[u8]>, u32) = (cells.get("payload")?, cells.get("size_bytes")?);
         let payload = payload::shown(stored.unwrap_or_default(), size_bytes as usize);

@@ -8,13 +8,19 @@ use super::{
     url::Address,
 };
 use crate::{
-    Extent, MissingRight, OpenError, OpenOptions, ReadOnlyStore, SchemaVersion, StoreError, UnsafeSetting,
+    Extent, KeptCertificate, MissingRight, OpenError, OpenOptions, ReadOnlyStore, SchemaVersion, StoreError,
+    UnsafeSetting,
     migrations::{KNOWN_VERSION, MIGRATIONS_TABLE},
+    read_only::{WITH_CERTIFICATE, kept_certificates},
 };
 use async_trait::async_trait;
 use std::sync::LazyLock;
 
 static EXTENT: LazyLock<Statement> = sql!("extent");
+static CERTIFIED: LazyLock<Statement> = sql!(
+    "certified_destinations":
+        "select doc from destinations where deleted_at is null and doc like :pattern limit :limit"
+);
 
 impl PostgresStore {
     /// Connects when it is asked something.
@@ -57,5 +63,11 @@ impl ReadOnlyStore for PostgresStore {
             let (bytes, partitions): (i64, i64) = (cells.get("bytes")?, cells.get("partitions")?);
             Ok(Extent::Database { bytes: bytes.max(0) as u64, partitions: partitions.max(0) as u64 })
         })?)
+    }
+
+    async fn client_certificates(&self, limit: usize) -> Result<Vec<KeptCertificate>, StoreError> {
+        let connection = self.pools.general().await?;
+        let params = params![pattern: WITH_CERTIFICATE => TEXT, limit: limit as i64 => INT8];
+        Ok(kept_certificates(connection.read(&CERTIFIED, params).await?.column("doc")?))
     }
 }

@@ -19,7 +19,6 @@ use crate::{
 use async_trait::async_trait;
 use domain::{
     audit::AuditEntry,
-    delivery::Ending,
     id::{AccountId, DeliveryId, EventId, ReplayId},
     limits,
     operations::OperationalNote,
@@ -27,7 +26,7 @@ use domain::{
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::sync::LazyLock;
 use uuid::Uuid;
 
 static REPLAY: LazyLock<Statement> = sql!("replay", "where r.id = :replay_id and r.account_id = :account_id");
@@ -48,7 +47,6 @@ static HOLD_REPLAY: LazyLock<Statement> = sql!("hold_replay");
 static LOCK_REPLAY: LazyLock<Statement> = sql!("lock_replay");
 static MAKE_REPLAYED: LazyLock<Statement> = sql!("make_replayed");
 static WRITE_REPLAY: LazyLock<Statement> = sql!("write_replay");
-static COUNT_REPLAYED: LazyLock<Statement> = sql!("count_replayed");
 
 #[async_trait]
 impl Replays for PostgresStore {
@@ -303,34 +301,6 @@ async fn make(
     ];
     let made: u64 = transaction.run(&MAKE_REPLAYED, params).await?.value("made")?;
     Ok(made as u32)
-}
-
-/// Deliveries of a replay have ended, in the transaction that says so.
-pub(super) async fn count(
-    transaction: &Transaction<'_>,
-    node: &Uuid,
-    ended: impl Iterator<Item = (ReplayId, Ending)>,
-) -> Result<(), Trouble> {
-    let mut counts = BTreeMap::<Uuid, (i64, i64)>::new();
-    for (replay, ending) in ended {
-        let (delivered, dead_letter) = counts.entry(replay.uuid()).or_default();
-        match ending {
-            Ending::Delivered => *delivered += 1,
-            Ending::DeadLetter(_) => *dead_letter += 1,
-            Ending::Cancelled(_) => {}
-        }
-    }
-    if counts.is_empty() {
-        return Ok(());
-    }
-    let replays: Vec<Uuid> = counts.keys().copied().collect();
-    let (delivered, dead_letter): (Vec<i64>, Vec<i64>) = counts.into_values().unzip();
-    let params = params![
-        node_id: *node => UUID, replay_id: replays => UUID_ARRAY, delivered: delivered => INT8_ARRAY,
-        dead_letter: dead_letter => INT8_ARRAY,
-    ];
-    transaction.run(&COUNT_REPLAYED, params).await?;
-    Ok(())
 }
 
 fn replay(cells: &mut Cells<'_, '_>) -> Result<Replay, Unreadable> {

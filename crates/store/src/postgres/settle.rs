@@ -4,7 +4,6 @@ use super::{
     dead_letters, operational_events,
     planned::{self, Definition, Planned},
     pool::{Connection, Transaction},
-    replay,
     rows::{Rows, Unreadable},
     statement::{Params, Statement, params, sql, sql_file},
     trouble::{Trouble, in_full},
@@ -13,7 +12,7 @@ use crate::{Consequence, Fact, Settlement, StoreError, detail};
 use domain::{
     attempt::Detail,
     delivery::{Ending, Settled},
-    id::{AccountId, AttemptId, DestinationId, NodeId, ReplayId},
+    id::{AccountId, AttemptId, DestinationId, NodeId},
     operations::OperationalNote,
     outcome::{DeadReason, Outcome},
     time::Timestamp,
@@ -41,6 +40,21 @@ pub(super) static SETTLE_TOLD: LazyLock<Planned> = LazyLock::new(|| {
     let sql = sql_file!("settle").replacen(place, sql_file!("settle_dead_letters"), 1);
     let definition = Definition {
         name: "settle_told",
+        sql: sql.leak(),
+        kept: true,
+        settings: planned::LOOKED_UP,
+        gives: "attempt_id uuid, late boolean",
+    };
+    Planned::new(definition, FactColumns::default().params(&Uuid::nil()))
+});
+/// The same for a batch that ends deliveries of replays, which are counted there: a backfill of many is one statement a flush,
+/// as what ingest made.
+pub(super) static SETTLE_REPLAYED: LazyLock<Planned> = LazyLock::new(|| {
+    let place = "-- here: settle_dead_letters";
+    let more = [sql_file!("settle_dead_letters"), sql_file!("settle_replayed")].concat();
+    let sql = sql_file!("settle").replacen(place, &more, 1);
+    let definition = Definition {
+        name: "settle_replayed",
         sql: sql.leak(),
         kept: true,
         settings: planned::LOOKED_UP,
@@ -137,8 +151,9 @@ async fn settle_part(
 ) -> Result<MovedByFact, Trouble> {
     let facts = FactColumns::of(part);
     let node = node.uuid();
-    // What is no ending of a replay, and has no consequence, costs one statement and nothing else.
-    if part.iter().any(|settlement| settlement.consequence.is_some() || replayed(settlement).is_some()) {
+    // What resolves nothing, and has no consequence, costs one statement and nothing else.
+    if part.iter().any(|settlement| settlement.consequence.is_some() || dead_letters::may_resolve(settlement))
+    {
         let transaction = connection.begin().await?;
         let settled = settle_with_consequences(&transaction, &node, &facts, part, now).await;
         transaction.end(settled).await
@@ -148,8 +163,7 @@ async fn settle_part(
     }
 }
 
-/// A destination is disabled or paused in the transaction that says why, and only by the node that still owns it. A replay's
-/// deliveries are counted as they end.
+/// A destination is disabled or paused in the transaction that says why, and only by the node that still owns it.
 async fn settle_with_consequences(
     transaction: &Transaction<'_>,
     node: &Uuid,
@@ -170,24 +184,20 @@ async fn settle_with_consequences(
         let paused: Vec<Uuid> = paused.difference(&gone).copied().collect();
         switch(transaction, &Vec::from_iter(gone), &paused, now).await?;
     }
-    let ended = part.iter().filter(|settlement| moved(settlement)).filter_map(|it| replayed(it));
-    replay::count(transaction, node, ended).await?;
     dead_letters::resolve(transaction, part.iter().copied().filter(|it| moved(it))).await?;
     Ok(written)
 }
 
 fn statement(part: &[&Settlement]) -> &'static Planned {
+    let ends = |settlement: &Settlement| matches!(settlement.settled, Settled::Ended(_));
     let is_dead =
         |settlement: &&Settlement| matches!(settlement.settled, Settled::Ended(Ending::DeadLetter(_)));
-    if part.iter().any(is_dead) { &SETTLE_TOLD } else { &SETTLE }
-}
-
-/// The replay whose delivery this ends.
-fn replayed(settlement: &Settlement) -> Option<(ReplayId, Ending)> {
-    let replay = settlement.delivery.replay_id?;
-    match settlement.settled {
-        Settled::Ended(ending) => Some((replay, ending)),
-        Settled::Waits { .. } => None,
+    if part.iter().any(|settlement| settlement.delivery.replay_id.is_some() && ends(settlement)) {
+        &SETTLE_REPLAYED
+    } else if part.iter().any(is_dead) {
+        &SETTLE_TOLD
+    } else {
+        &SETTLE
     }
 }
 

@@ -152,6 +152,7 @@ fn record(id: NodeId, name: &str) -> NodeRecord {
         version: "1".into(),
         role: Role::All,
         address: None,
+        master_keys: "k1".into(),
     }
 }
 

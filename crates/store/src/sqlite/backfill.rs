@@ -1,7 +1,7 @@
 //! Backfills: a chunk is one job of the writer, after all that a caller waits for.
 
 use super::{
-    SqliteStore, Trouble, history, order,
+    SqliteStore, Trouble, history, operational_events, order,
     statement::{bound, sql},
     tally,
     writer::Priority,
@@ -12,7 +12,8 @@ use crate::{
 };
 use async_trait::async_trait;
 use domain::{
-    id::{AccountId, DestinationId, EventId, ReplayId},
+    id::{AccountId, DeliveryId, DestinationId, EventId, ReplayId},
+    operations::OperationalNote,
     time::Timestamp,
 };
 use rusqlite::Connection;
@@ -41,9 +42,13 @@ impl Backfills for SqliteStore {
         .await
     }
 
-    async fn write_backfill(&self, chunk: &BackfillChunk) -> Result<Option<u32>, StoreError> {
-        let chunk = chunk.clone();
-        self.write(Priority::Expand, move |connection| write(connection, &chunk)).await
+    async fn write_backfill(&self, chunk: &BackfillChunk) -> Result<Option<Vec<DeliveryId>>, StoreError> {
+        let (chunk, done) = (chunk.clone(), chunk.done);
+        let written = self.write(Priority::Expand, move |connection| write(connection, &chunk)).await?;
+        if done {
+            self.note_signal.notify();
+        }
+        Ok(written)
     }
 }
 
@@ -73,7 +78,7 @@ impl EventFanOut {
     }
 }
 
-fn write(connection: &Connection, chunk: &BackfillChunk) -> Result<Option<u32>, Trouble> {
+fn write(connection: &Connection, chunk: &BackfillChunk) -> Result<Option<Vec<DeliveryId>>, Trouble> {
     let event = |cursor: Option<BackfillCursor>| cursor.map(|cursor| cursor.event_id);
     let destination = |cursor: Option<BackfillCursor>| cursor.and_then(|cursor| cursor.destination_id);
     let (from, from_destination) = (event(chunk.from), destination(chunk.from));
@@ -87,12 +92,12 @@ fn write(connection: &Connection, chunk: &BackfillChunk) -> Result<Option<u32>, 
     if !held.exists(connection)? {
         return Ok(None);
     }
-    let (mut made, mut fan_out) = (0, EventFanOut::default());
+    let (mut made, mut fan_out) = (Vec::with_capacity(chunk.deliveries.len()), EventFanOut::default());
     for Backfilled { event_id, delivery } in &chunk.deliveries {
         let Some(event) = LateEvent::read(connection, chunk.account_id, *event_id)? else { continue };
         if fan_out.of(connection, *event_id)?.insert(delivery.destination_id) {
             make(connection, chunk.replay_id, &event, delivery)?;
-            made += 1;
+            made.push(delivery.id);
         }
     }
     bound!(
@@ -100,13 +105,17 @@ fn write(connection: &Connection, chunk: &BackfillChunk) -> Result<Option<u32>, 
         id: chunk.replay_id,
         to: event(chunk.to),
         to_destination: destination(chunk.to),
-        made: made,
+        made: made.len(),
         skipped: chunk.skipped,
         done: chunk.done,
         now: chunk.now,
         held_until: chunk.until,
     )
     .execute(connection)?;
+    if chunk.done {
+        let note = OperationalNote::of_replay(chunk.account_id, chunk.replay_id, chunk.now);
+        operational_events::note(connection, &note)?;
+    }
     Ok(Some(made))
 }
 

@@ -58,6 +58,7 @@ pub(super) const TABLES: &[(ErasurePhase, &str, &str)] = &[
     // Whoever has chosen the account signs in again.
     (ErasurePhase::Sources, "sessions", erase_rows!("sessions", "id")),
     (ErasurePhase::Sources, "portal_links", erase_rows!("portal_links", "id")),
+    (ErasurePhase::Sources, "refused_requests", erase_rows!("refused_requests", "source_id, at")),
     (ErasurePhase::Sums, "rollups", erase_rows!("rollups", "account_id, destination_id, span, starts_at")),
     (
         ErasurePhase::Sums,

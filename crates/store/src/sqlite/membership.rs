@@ -146,6 +146,7 @@ fn join(connection: &Connection, node: &NodeRecord, lease: Duration) -> Result<T
         version: node.version,
         role: node.role.as_str(),
         address: node.address,
+        master_keys: node.master_keys,
         now: now,
         expires_at: now.plus(lease),
     )
@@ -187,6 +188,7 @@ fn member(columns: &mut Columns<'_>, now: Timestamp) -> Result<Member, Trouble> 
         version: columns.get()?,
         role: columns.text()?.parse().map_err(|error| unreadable("role", error))?,
         address: columns.get()?,
+        master_keys: columns.get()?,
     };
     let (joined_at, expires_at) = (columns.time()?, columns.time()?);
     Ok(Member { record, joined_at, expires_at, expired: expires_at <= now })

@@ -7,9 +7,10 @@ use super::{
     trouble::{Trouble, unreadable},
 };
 use crate::{
-    Audit, Extent, FactKey, KnownLane, MissingRight, OpenError, ReadOnlyStore, Roster, SchemaVersion,
-    StoreError, StrayFact, TrackPlace, UnevenFanOut, UnsafeSetting, WaitingHead, Walked,
+    Audit, Extent, FactKey, KeptCertificate, KnownLane, MissingRight, OpenError, ReadOnlyStore, Roster,
+    SchemaVersion, StoreError, StrayFact, TrackPlace, UnevenFanOut, UnsafeSetting, WaitingHead, Walked,
     migrations::KNOWN_VERSION,
+    read_only::{WITH_CERTIFICATE, kept_certificates},
 };
 use async_trait::async_trait;
 use domain::{
@@ -90,6 +91,19 @@ impl ReadOnlyStore for SqliteReadOnly {
         let mut log = self.path.clone().into_os_string();
         log.push("-wal");
         Ok(Extent::File { bytes: bytes(&self.path), log_bytes: bytes(Path::new(&log)) })
+    }
+
+    async fn client_certificates(&self, limit: usize) -> Result<Vec<KeptCertificate>, StoreError> {
+        let read = move |connection: &Connection| {
+            let (pattern, limit) = (WITH_CERTIFICATE.to_owned(), limit as i64);
+            bound!(
+                "select doc from destinations where deleted_at is null and doc like :pattern limit :limit",
+                pattern: pattern,
+                limit: limit,
+            )
+            .all(connection, |columns| Ok(columns.get()?))
+        };
+        Ok(kept_certificates(self.readers.read(read).await?))
     }
 }
 

@@ -26,6 +26,7 @@ use domain::{
 };
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 const REPLAY: &str = concat!(sql!("replay"), "where id = :id and account_id = :account_id");
 const REPLAYS: &str =
@@ -375,18 +376,29 @@ fn make(connection: &Connection, replay: ReplayId, one: &Replayed) -> Result<boo
     Ok(true)
 }
 
-/// A delivery of a replay has ended.
-pub(super) fn count(connection: &Connection, replay: ReplayId, ending: Ending) -> Result<(), Trouble> {
-    match ending {
-        Ending::Delivered => {
-            bound!("update replays set delivered = delivered + 1 where id = :id", id: replay)
-                .execute(connection)?
+/// Deliveries of replays have ended, in the transaction that says so: a replay's row is written once for all of them.
+pub(super) fn count(
+    connection: &Connection,
+    ended: impl Iterator<Item = (ReplayId, Ending)>,
+) -> Result<(), Trouble> {
+    let mut counts = BTreeMap::<ReplayId, (i64, i64)>::new();
+    for (replay, ending) in ended {
+        let (delivered, dead_letter) = counts.entry(replay).or_default();
+        match ending {
+            Ending::Delivered => *delivered += 1,
+            Ending::DeadLetter(_) => *dead_letter += 1,
+            Ending::Cancelled(_) => {}
         }
-        Ending::DeadLetter(_) => {
-            bound!("update replays set dead_letter = dead_letter + 1 where id = :id", id: replay)
-                .execute(connection)?
-        }
-        Ending::Cancelled(_) => 0,
-    };
+    }
+    for (replay, (delivered, dead_letter)) in counts {
+        bound!(
+            "update replays set delivered = delivered + :delivered, dead_letter = dead_letter + :dead_letter
+             where id = :id",
+            id: replay,
+            delivered: delivered,
+            dead_letter: dead_letter,
+        )
+        .execute(connection)?;
+    }
     Ok(())
 }

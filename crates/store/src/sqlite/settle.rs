@@ -39,7 +39,8 @@ const COUNT_DEAD_LETTER: &str = sql!("count_dead_letter");
 /// What a settlement did.
 #[derive(Clone, Copy, PartialEq)]
 enum Effect {
-    Moved,
+    /// To this end, if it ended.
+    Moved(Option<Ending>),
     /// It moved its delivery before, and nothing now.
     Repeated,
     Nothing,
@@ -108,11 +109,9 @@ impl PreparedSettlement {
     fn settle(&self, connection: &Connection) -> Result<Effect, Trouble> {
         if self.move_row(connection)? {
             self.record(connection, true)?;
-            if let (Some(id), Settled::Ended(ending)) = (self.delivery.replay_id, self.settled) {
-                replay::count(connection, id, ending)?;
-                dead_letters::resolve(connection, &self.delivery, ending, self.ended_at)?;
-            }
-            return Ok(Effect::Moved);
+            let Settled::Ended(ending) = self.settled else { return Ok(Effect::Moved(None)) };
+            dead_letters::resolve(connection, &self.delivery, ending, self.ended_at)?;
+            return Ok(Effect::Moved(Some(ending)));
         }
         let before = bound!(SETTLED_BEFORE, delivery_id: self.delivery.id, attempt_id: self.fact);
         if before.exists(connection)? {
@@ -279,7 +278,12 @@ pub(super) fn settle(
         true => settlements.iter().map(|settlement| settle_alone(connection, settlement, now)).collect(),
     };
     let effects = effects?;
-    let moved = settlements.iter().zip(&effects).filter(|(_, effect)| **effect == Effect::Moved);
+    let ended = settlements.iter().zip(&effects).filter_map(|(settlement, effect)| match effect {
+        Effect::Moved(Some(ending)) => Some((settlement.delivery.replay_id?, *ending)),
+        _ => None,
+    });
+    replay::count(connection, ended)?;
+    let moved = settlements.iter().zip(&effects).filter(|(_, effect)| matches!(effect, Effect::Moved(_)));
     let consequence =
         |settlement: &PreparedSettlement| Some((settlement.consequence?, settlement.delivery.destination_id));
     switch(connection, moved.filter_map(|(settlement, _)| consequence(settlement)).collect(), now)?;

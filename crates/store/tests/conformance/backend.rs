@@ -329,6 +329,7 @@ pub(crate) fn node(id: NodeId, name: &str) -> NodeRecord {
         version: "1.0.0".into(),
         role: Role::All,
         address: None,
+        master_keys: "k1".into(),
     }
 }
 

@@ -6,11 +6,13 @@ use domain::{
     destination::{Destination, Numbering, Ordering},
     event::Event,
     id::{AccountId, ApiKeyId, DeliveryId, DestinationId, EventId, NodeId, ReplayId},
+    limits,
+    operations::OperationalKind,
     route::Route,
     testing::audit_entry,
     time::Timestamp,
 };
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use store::{
     BackfillChunk, BackfillCursor, BackfillEvents, BackfillSelection, BackfillWalk, Backfilled, Committed,
     CreatedReplay, DeliveryFilter, EventFilter, NewDelivery, NewReplay, OpenReplay, Replay, ReplayHold,
@@ -87,8 +89,11 @@ fn chunk(node: NodeId, open: &OpenReplay, deliveries: Vec<Backfilled>) -> Backfi
     }
 }
 
-async fn write(world: &World, chunk: &BackfillChunk) -> Option<u32> {
-    world.store.write_backfill(chunk).await.expect("a chunk")
+async fn write(world: &World, chunk: &BackfillChunk) -> Option<usize> {
+    let made = world.store.write_backfill(chunk).await.expect("a chunk")?;
+    let asked: BTreeSet<DeliveryId> = chunk.deliveries.iter().map(|one| one.delivery.id).collect();
+    assert!(made.iter().all(|id| asked.contains(id)), "those that were made");
+    Some(made.len())
 }
 
 async fn read(world: &World, replay: &Replay) -> Replay {
@@ -110,7 +115,7 @@ async fn walked(
     limit: usize,
 ) -> BackfillEvents {
     let account_id = ground.account.id;
-    let walk = BackfillWalk { account_id, selection, cursor: None, as_of: at(LATER), limit };
+    let walk = BackfillWalk { account_id, selection, cursor: None, as_of: at(LATER), limit, payloads: false };
     world.store.backfill_events(&walk).await.expect("events")
 }
 
@@ -254,7 +259,8 @@ pub(crate) async fn events_of_a_backfill_are_filtered_and_come_oldest_first(worl
     let (account_id, as_of) = (ground.account.id, at(LATER));
     let behind = async |cursor| {
         let selection = BackfillSelection::default();
-        let walk = BackfillWalk { account_id, selection, cursor: Some(cursor), as_of, limit: 10 };
+        let walk =
+            BackfillWalk { account_id, selection, cursor: Some(cursor), as_of, limit: 10, payloads: false };
         ids(&world.store.backfill_events(&walk).await.unwrap())
     };
     let cursor = BackfillCursor { event_id: all[3], destination_id: None };
@@ -285,6 +291,69 @@ pub(crate) async fn events_of_a_backfill_are_filtered_and_come_oldest_first(worl
     assert_eq!((ids(&found), found.next), (vec![all[2]], None));
 }
 
+pub(crate) async fn events_of_a_backfill_bring_their_payloads_if_asked(world: World) {
+    let ground = world.ground().await;
+    let of_size = |size: usize, second| Event {
+        payload: vec![b'x'; size].into(),
+        tags: vec!["kept".into()],
+        ..event(&ground.account, at(second))
+    };
+    let all = [of_size(limits::CARRIED_BYTES, 1), of_size(limits::CARRIED_BYTES + 1, 2), of_size(10, 3)];
+    for event in &all {
+        world.commit_event(event.clone(), &[]).await;
+    }
+    world.outside.alter_payload(all[2].id).await;
+    let read = async |payloads| {
+        let (account_id, selection) = (ground.account.id, BackfillSelection::default());
+        let walk =
+            BackfillWalk { account_id, selection, cursor: None, as_of: at(LATER), limit: 10, payloads };
+        world.store.backfill_events(&walk).await.expect("events").events
+    };
+    let without = |event: &Event| Event { payload: Default::default(), ..event.clone() };
+    let asked = read(true).await;
+    assert_eq!(asked.iter().map(|it| it.has_payload).collect::<Vec<_>>(), [true, false, false]);
+    assert_eq!(*asked[0].event, all[0]);
+    for (found, event) in asked[1..].iter().zip(&all[1..]) {
+        assert_eq!(*found.event, without(event), "too large to travel, or not what was accepted");
+    }
+    for (found, event) in read(false).await.iter().zip(&all) {
+        assert_eq!((&*found.event, found.has_payload), (&without(event), false));
+        assert_eq!(found.payload_bytes as usize, event.payload.len());
+    }
+}
+
+pub(crate) async fn a_look_over_events_that_are_not_wanted_moves_on(world: World) {
+    let ground = world.ground().await;
+    let mut all = Vec::new();
+    for n in 0..limits::PAGE_SCAN as u64 + 2 {
+        let event = event(&ground.account, at(1).plus(Duration::from_millis(n)));
+        all.push(world.matched(event, Vec::new()).await);
+    }
+    for batch in all.chunks(500) {
+        world.store.commit(batch, at(60)).await.expect("a commit");
+    }
+    let nothing =
+        EventFilter { types: vec!["nothing.like.it".parse().expect("a pattern")], ..EventFilter::default() };
+    let look = async |behind: Option<EventId>| {
+        let filter = nothing.clone();
+        let walk = BackfillWalk {
+            account_id: ground.account.id,
+            selection: BackfillSelection { filter, ..BackfillSelection::default() },
+            cursor: behind.and_then(done_with),
+            as_of: at(LATER),
+            limit: 10,
+            payloads: false,
+        };
+        let found = world.store.backfill_events(&walk).await.expect("events");
+        assert!(found.events.is_empty());
+        found.next
+    };
+    let last_looked_at = all[limits::PAGE_SCAN - 1].event.id;
+    assert_eq!(look(None).await, Some(last_looked_at));
+    assert_eq!(look(Some(last_looked_at)).await, None);
+    assert_eq!(look(Some(all[1].event.id)).await, None, "as many as one look takes, and none behind");
+}
+
 pub(crate) async fn a_repeated_chunk_of_a_backfill_writes_nothing(world: World) {
     let ground = world.ground().await;
     let event = unmatched(&world, &ground, 1).await;
@@ -296,6 +365,26 @@ pub(crate) async fn a_repeated_chunk_of_a_backfill_writes_nothing(world: World) 
     assert_eq!(write(&world, &once).await, None);
     assert_eq!(world.lane(ground.destination.id).await.len(), 1);
     assert_eq!(read(&world, &replay).await.created, 1);
+}
+
+pub(crate) async fn the_end_of_a_backfill_is_noted_with_its_last_chunk(world: World) {
+    let ground = world.ground().await;
+    let events = [unmatched(&world, &ground, 1).await, unmatched(&world, &ground, 2).await];
+    world.is_told(&ground).await;
+    let replay = of_all(&world, &ground).await;
+    for (place, event) in events.into_iter().enumerate() {
+        assert_eq!(world.untold().await, [], "there is more to come");
+        let open = open(&world.store, replay.id).await.expect("it runs");
+        let open = if place == 0 { held(&world, &replay).await } else { open };
+        let made = vec![late(event, &ground.destination, &ground.route, at(LATER + 1))];
+        let next = BackfillChunk { done: place == 1, ..chunk(world.node.id, &open, made) };
+        assert_eq!(write(&world, &next).await, Some(1));
+        assert_eq!(write(&world, &next).await, None, "once");
+    }
+    let notes: Vec<_> = world.untold().await.into_iter().map(|untold| untold.note).collect();
+    assert_eq!(notes.len(), 1);
+    assert_eq!(notes[0].kind, OperationalKind::ReplayCompleted);
+    assert_eq!(notes[0].data["replay_id"], serde_json::json!(replay.id));
 }
 
 pub(crate) async fn a_chunk_may_end_in_the_middle_of_an_event(world: World) {
@@ -346,7 +435,7 @@ pub(crate) async fn of_many_backfills_at_once_each_delivery_is_made_once(world: 
     }
     let mut made = 0;
     for writer in writers {
-        made += writer.await.expect("no panic").expect("each is its own");
+        made += writer.await.expect("no panic").expect("each is its own").len();
     }
     assert_eq!(made, 20);
     let waiting = world.lane(ground.destination.id).await;

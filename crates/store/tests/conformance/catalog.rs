@@ -3,11 +3,16 @@
 use crate::fixtures::*;
 use domain::{
     account::Account,
+    client_certificate::ClientCertificate,
     delivery_settings::DeliverySettings,
-    destination::{Auth, Destination, Disabled, DisabledReason, RateLimit, Secrets, Signing},
+    destination::{
+        Auth, AwsCredentials, Destination, Disabled, DisabledReason, Format, KeptKeyPair, Previous,
+        PreviousKeyPair, RateLimit, Scheme, Secrets, Signing,
+    },
     filter::Filter,
     id::{AccountId, DestinationId, RouteId, SourceId},
     limits,
+    oauth2::{ClientAuth, OAuth2Client},
     retry::{RetryPolicy, RetryStatus},
     route::Route,
     seal::Sealed,
@@ -155,7 +160,20 @@ pub(crate) async fn a_destination_reads_back_as_it_was_created(world: World) {
     given.headers = vec![("x-b".into(), "2".into()), ("x-a".into(), "ä".into()), ("x-b".into(), "3".into())];
     given.forward_headers = vec!["x-trace".into()];
     given.auth = Auth::Basic { username: "u".into(), password: Sealed(vec![0, 255]) };
-    given.secret = Secrets { current: Sealed(vec![1; 60]), previous: None };
+    given.format = Format::CloudeventsStructured;
+    given.signing = Signing {
+        scheme: Scheme::Github,
+        ed25519: true,
+        header: Some("x-signature".into()),
+        ..Signing::default()
+    };
+    let pair = |byte| KeptKeyPair { private: Sealed(vec![byte; 92]), public: format!("whpk_{byte}") };
+    given.secret = Secrets {
+        current: Sealed(vec![1; 60]),
+        previous: Some(Previous { secret: Sealed(vec![2; 60]), until: at(7) }),
+        key_pair: Some(pair(3)),
+        previous_key_pair: Some(PreviousKeyPair { pair: pair(4), until: at(8) }),
+    };
     given.settings.retry_policy.schedule = Some(vec![Duration::from_secs(5)]);
     given.settings.retry_policy.retry_statuses = Some(vec![RetryStatus::Class(4), RetryStatus::Code(307)]);
     let created = world.store.create_destination(&given, &audit_entry()).await.unwrap();
@@ -164,6 +182,48 @@ pub(crate) async fn a_destination_reads_back_as_it_was_created(world: World) {
     assert_eq!(created, given);
     assert_eq!(world.store.destination(account.id, given.id).await.unwrap(), given);
     assert_eq!(world.store.destinations(account.id, first(10)).await.unwrap().rows, [given]);
+}
+
+pub(crate) async fn every_way_to_authenticate_is_kept_as_it_is(world: World) {
+    let account = world.account().await;
+    let sealed = |byte| Sealed(vec![0, byte, 255]);
+    let client = OAuth2Client {
+        token_url: "https://auth.example.com/token".into(),
+        client_id: "me".into(),
+        client_secret: sealed(1),
+        scope: Some("a b".into()),
+        audience: None,
+        client_auth: ClientAuth::Post,
+        params: vec![("resource".into(), sealed(2))],
+    };
+    let certificate = ClientCertificate {
+        certificate: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".into(),
+        private_key: sealed(3),
+        subject: "CN=Zoë".into(),
+        expires_at: account.created_at,
+    };
+    let aws = AwsCredentials {
+        access_key_id: "AKIDEXAMPLE".into(),
+        secret_access_key: sealed(4),
+        session_token: Some(sealed(5)),
+        region: "eu-central-1".into(),
+        service: "lambda".into(),
+    };
+    let ways = [
+        Auth::None,
+        Auth::Bearer { token: sealed(6) },
+        Auth::Basic { username: "u".into(), password: sealed(7) },
+        Auth::Headers { headers: vec![("x-a".into(), sealed(8))] },
+        Auth::OAuth2(client),
+        Auth::Mtls(certificate),
+        Auth::AwsSigv4(aws),
+    ];
+    let mut row = world.store.create_destination(&destination(&account), &audit_entry()).await.unwrap();
+    for auth in ways {
+        row.auth = auth;
+        row.version = world.store.update_destination(&row, &audit_entry()).await.unwrap().version;
+        assert_eq!(world.store.destination(account.id, row.id).await.unwrap().auth, row.auth);
+    }
 }
 
 pub(crate) async fn a_destination_that_says_nothing_keeps_no_default(world: World) {

@@ -27,7 +27,7 @@ async fn term(world: &World, chore: Chore) -> Term {
 }
 
 /// All phases, until one walk finds nothing; so many rows a step. Gives the steps that found something.
-async fn erase(world: &World, account_id: AccountId, rows: usize) -> usize {
+pub(crate) async fn erase(world: &World, account_id: AccountId, rows: usize) -> usize {
     let term = term(world, Chore::Erase).await;
     let mut steps = 0;
     loop {
@@ -360,6 +360,7 @@ pub(crate) async fn of_an_erased_payload_nothing_is_made_again(world: World) {
         cursor: None,
         as_of: at(30),
         limit: 10,
+        payloads: true,
     };
     let found = world.store.backfill_events(&walk).await.unwrap().events;
     assert_eq!(found.iter().map(|found| found.erased).collect::<Vec<_>>(), [true]);

@@ -25,10 +25,12 @@ mod operational_events;
 mod order;
 mod portal_links;
 mod queue;
+mod refused_requests;
 mod replay;
 mod replay_lists;
 mod retention;
 mod rollup;
+mod seals;
 mod sessions;
 mod settle;
 mod shards;
@@ -71,6 +73,7 @@ macro_rules! kept_by {
                 deleting_a_source_removes_its_routes_and_no_others,
                 a_destination_reads_back_as_it_was_created,
                 a_destination_that_says_nothing_keeps_no_default,
+                every_way_to_authenticate_is_kept_as_it_is,
                 a_target_carries_its_accounts_defaults,
                 a_destinations_switches_are_written_with_it,
                 a_uid_is_unique_within_its_account_and_kind,
@@ -131,6 +134,16 @@ macro_rules! kept_by {
                 another_password_ends_every_session_but_the_one_it_begins,
             }
             promises! {
+                $backend, seals:
+                data_keys_are_walked_in_order,
+                a_data_key_is_replaced_only_where_it_is_the_one_that_was_read,
+                a_change_at_the_same_moment_does_not_bring_a_replaced_data_key_back,
+                of_many_that_replace_a_data_key_at_once_one_does,
+                settings_are_replaced_together_or_not_at_all,
+                sealed_rows_are_destinations_and_then_sources,
+                a_row_is_sealed_anew_only_over_the_version_it_was_read_with,
+            }
+            promises! {
                 $backend, portal_links:
                 a_portal_link_reads_back_with_its_maker,
                 a_portal_link_is_opened_once_and_in_time,
@@ -142,6 +155,14 @@ macro_rules! kept_by {
                 a_deleted_account_has_no_portal_links,
                 of_many_portal_links_of_an_account_the_newest_stay_and_what_is_over_goes_first,
                 portal_links_that_are_over_are_pruned_in_steps,
+            }
+            promises! {
+                $backend, refused_requests:
+                a_refused_request_reads_back_as_it_was_kept,
+                of_refused_requests_a_source_keeps_the_newest,
+                of_a_source_that_is_gone_no_refused_request_is_kept,
+                a_source_that_keeps_none_any_more_forgets_them,
+                a_deleted_account_has_no_refused_requests,
             }
             promises! {
                 $backend, ingest:
@@ -220,7 +241,10 @@ macro_rules! kept_by {
                 what_a_backfill_made_is_part_of_the_fan_out,
                 what_came_after_a_backfill_is_not_taken,
                 events_of_a_backfill_are_filtered_and_come_oldest_first,
+                events_of_a_backfill_bring_their_payloads_if_asked,
+                a_look_over_events_that_are_not_wanted_moves_on,
                 a_repeated_chunk_of_a_backfill_writes_nothing,
+                the_end_of_a_backfill_is_noted_with_its_last_chunk,
                 a_chunk_may_end_in_the_middle_of_an_event,
                 only_who_holds_a_backfill_writes_its_deliveries,
                 of_many_backfills_at_once_each_delivery_is_made_once,

@@ -120,6 +120,7 @@ pub(crate) async fn the_roster_is_whole(world: World) {
     let listener = NodeRecord {
         role: Role::Api,
         address: Some("192.0.2.1:8080".into()),
+        master_keys: "k2,k1".into(),
         proof: world.node.proof.clone(),
         ..started(LATER, "second")
     };

@@ -3,10 +3,12 @@
 //!
 //! A chunk ends after so many deliveries, in the middle of an event where that has more, or after so many routes were looked
 //! at. Which of them the event had already is for the store to see, when it writes them. Routes are read once for a chunk,
-//! by the page; a payload only where a route has a filter.
+//! by the page; payloads with their events where lanes of this node want them, else only where a route has a filter.
 
+use super::hand_over::Promised;
 use crate::chores::expand::{Numberings, Pages, whole_destinations};
 use domain::{
+    delivery::Delivery,
     dice::Dice,
     event::Event,
     id::{DeliveryId, DestinationId, EventId, NodeId, RouteId, SourceId},
@@ -16,8 +18,8 @@ use domain::{
 };
 use std::{collections::HashMap, sync::Arc};
 use store::{
-    BackfillChunk, BackfillCursor, BackfillEvent, BackfillWalk, Backfilled, NewDelivery, OpenBackfill,
-    OpenReplay, RouteWalk, Store, StoreError,
+    Arrival, BackfillChunk, BackfillCursor, BackfillEvent, BackfillWalk, Backfilled, NewDelivery,
+    OpenBackfill, OpenReplay, RouteWalk, Store, StoreError,
 };
 use tokio::task::yield_now;
 
@@ -31,6 +33,19 @@ const BACKFILL_EVENTS_LEAST: usize = 20;
 #[derive(Default)]
 pub(in crate::chores) struct Backfiller {
     pages: Pages,
+}
+
+/// A chunk that is to be written, and what its lanes are told of it.
+pub(super) struct NextChunk {
+    pub(super) chunk: BackfillChunk,
+    pub(super) promised: Vec<Promised>,
+}
+
+/// How much of a backfill is made at a time.
+pub(super) struct ChunkPlan {
+    pub(super) deliveries: usize,
+    /// With payloads: lanes of this node take them as they are.
+    pub(super) payloads: bool,
 }
 
 /// What a chunk is made with.
@@ -52,6 +67,7 @@ struct ChunkWork<'a> {
     /// Deliveries that it may have.
     limit: usize,
     deliveries: Vec<Backfilled>,
+    promised: Vec<Promised>,
     skipped: u32,
     /// Routes looked at.
     looked_at: usize,
@@ -74,14 +90,16 @@ impl Backfiller {
         node: NodeId,
         replay: &OpenReplay,
         OpenBackfill { selection, cursor }: &OpenBackfill,
-        limit: usize,
-    ) -> Result<BackfillChunk, StoreError> {
+        plan: ChunkPlan,
+    ) -> Result<NextChunk, StoreError> {
+        let limit = plan.deliveries;
         let mut work = ChunkWork {
             with,
             replay,
             wanted: &selection.destination_ids,
             limit,
             deliveries: Vec::new(),
+            promised: Vec::new(),
             skipped: 0,
             looked_at: 0,
             read: HashMap::new(),
@@ -95,6 +113,7 @@ impl Backfiller {
                 cursor: to,
                 as_of: replay.created_at,
                 limit: limit.clamp(BACKFILL_EVENTS_LEAST, limits::BACKFILL_EVENTS),
+                payloads: plan.payloads,
             };
             let found = with.store.backfill_events(&walk).await?;
             reads += 1;
@@ -109,7 +128,7 @@ impl Backfiller {
             }
         };
         let now = with.clock.now();
-        Ok(BackfillChunk {
+        let chunk = BackfillChunk {
             replay_id: replay.id,
             account_id: replay.account_id,
             node,
@@ -120,7 +139,8 @@ impl Backfiller {
             done,
             now,
             until: now.plus(limits::REPLAY_HOLD),
-        })
+        };
+        Ok(NextChunk { chunk, promised: work.promised })
     }
 }
 
@@ -140,13 +160,14 @@ impl ChunkWork<'_> {
         events: &[BackfillEvent],
         cursor: &mut Option<BackfillCursor>,
     ) -> Result<bool, StoreError> {
-        for BackfillEvent { event, expanding, erased } in events {
+        for found in events {
+            let BackfillEvent { event, expanding, erased, .. } = found;
             let behind = cursor.filter(|cursor| cursor.event_id == event.id);
             let behind = behind.and_then(|cursor| cursor.destination_id);
             // Its expansion makes what it is for; the rest is for another backfill. And without a payload nothing is sent.
             let walked = match *expanding || *erased {
                 true => EventWalked::Gone,
-                false => self.event(pages, event, behind).await?,
+                false => self.event(pages, found, behind).await?,
             };
             match walked {
                 EventWalked::ToTheEnd => {}
@@ -166,14 +187,16 @@ impl ChunkWork<'_> {
     async fn event(
         &mut self,
         pages: &mut Pages,
-        event: &Event,
+        found: &BackfillEvent,
         mut behind: Option<DestinationId>,
     ) -> Result<EventWalked, StoreError> {
+        let event = &*found.event;
         if self.is_full() {
             return Ok(EventWalked::Behind(behind));
         }
         let page = self.with.store.chunk_routes();
-        let (mut whole_event, mut deliverers) = (None, Deliverers::default());
+        let mut whole_event = found.has_payload.then(|| Arc::clone(&found.event));
+        let mut deliverers = Deliverers::default();
         // A destination with more routes than a page, and its last route that was looked at.
         let mut going_on: Option<(DestinationId, RouteId)> = None;
         loop {
@@ -192,7 +215,7 @@ impl ChunkWork<'_> {
                 whole_event = Some(read);
             }
             let seen = whole_event.as_deref().unwrap_or(event);
-            if let Some(before) = self.take(seen, whole, &numberings, &mut deliverers, behind).await {
+            if let Some(before) = self.take(found, seen, whole, &numberings, &mut deliverers, behind).await {
                 return Ok(EventWalked::Behind(before));
             }
             let fills = !is_last && whole.len() == routes.len();
@@ -213,6 +236,7 @@ impl ChunkWork<'_> {
     /// Some: the chunk was full, and the walk stands behind this destination.
     async fn take(
         &mut self,
+        found: &BackfillEvent,
         event: &Event,
         routes: &[Route],
         numberings: &Numberings,
@@ -241,9 +265,19 @@ impl ChunkWork<'_> {
             let id = DeliveryId::at(now, self.with.dice.bits());
             // Not before its own time either: nobody was promised it earlier.
             let delivery = NewDelivery::of_route(event, route, numbering, id, now);
+            self.promised.push(Promised::new(self.arrival(found, &delivery), &delivery));
             self.deliveries.push(Backfilled { event_id: event.id, delivery });
         }
         None
+    }
+
+    /// The delivery as it will wait.
+    fn arrival(&self, found: &BackfillEvent, delivery: &NewDelivery) -> Arrival {
+        let BackfillEvent { event, has_payload, payload_bytes, .. } = found;
+        let waiting =
+            Delivery { replay_id: Some(self.replay.id), payload_bytes: *payload_bytes, ..delivery.of(event) };
+        let event = has_payload.then(|| Arc::clone(event));
+        Arrival { shard: delivery.shard, delivery: waiting, event, has_payload: *has_payload }
     }
 
     /// As they are now, and in one chunk the same for all events.

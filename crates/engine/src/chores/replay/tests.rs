@@ -104,6 +104,7 @@ impl World {
             version: "1".into(),
             role: Role::All,
             address: None,
+            master_keys: "k1".into(),
         };
         self.store.join(&node, limits::LEASE).await.unwrap();
         id
@@ -115,9 +116,19 @@ impl World {
     }
 
     async fn node_with(&self, name: &str, cap: BacklogCap) -> JoinHandle<()> {
+        self.node_where(name, cap, |view| view.owns(0..domain::id::SHARDS, false)).await
+    }
+
+    async fn node_where(
+        &self,
+        name: &str,
+        cap: BacklogCap,
+        sees: impl FnOnce(&OwnershipView),
+    ) -> JoinHandle<()> {
         let lease = Lease::new();
         lease.renewed(Instant::now(), Duration::from_secs(10_000));
         let ownership_view = OwnershipView::new(Membership::new(self.joins(name).await, lease));
+        sees(&ownership_view);
         let replayer = Replayer {
             store: self.store.clone(),
             clock: self.clock.clone(),

@@ -11,15 +11,19 @@ use crate::{
     failure::Failure,
     progress::{Progress, size},
 };
-use api::installation_secrets::{InstallationSecrets, PEPPER};
+use api::{
+    installation_secrets::{InstallationSecrets, KNOWN_MASTER_KEY, PEPPER},
+    master_keys::MasterKeyUses,
+};
 use client::Client;
 use domain::{
     limits,
+    seal::MasterKeys,
     time::{Clock as _, Timestamp},
 };
 use std::{path::Path, sync::Arc, time::Duration};
 use store::{
-    Extent, FoundTables, Member, OpenError, ReadOnlyStore, SchemaVersion, StoreError,
+    Extent, FoundTables, KeptCertificate, Member, OpenError, ReadOnlyStore, SchemaVersion, StoreError,
     sqlite::{Depth, IntegrityReport, SqliteReadOnly},
 };
 
@@ -56,6 +60,35 @@ pub(super) async fn look(config: &Config, chart: &mut Chart) -> Result<Option<In
         }
     }
     Ok(Some(Installation { store }))
+}
+
+/// Those that end within a month, the first of them first.
+fn certificates(found: &[KeptCertificate], now: Timestamp) -> Vec<Finding> {
+    let check = "certificates";
+    let until = now.plus(limits::CERTIFICATE_WARNING);
+    let mut ending: Vec<_> = found.iter().filter(|it| it.expires_at <= until).collect();
+    if ending.is_empty() {
+        let detail = format!("{} client certificates of destinations, none ends within a month", found.len());
+        return vec![Finding::ok(check, detail)];
+    }
+    ending.sort_by_key(|it| it.expires_at);
+    let finding = |it: &&KeptCertificate| {
+        let detail = format!(
+            "the client certificate of {} ({}) {} at {}",
+            it.destination_id,
+            it.destination_name,
+            if it.expires_at <= now { "ended" } else { "ends" },
+            it.expires_at
+        );
+        // One account's deliveries: the installation is well.
+        Finding::bad(
+            check,
+            Level::Warning,
+            detail,
+            "Have it issued anew, and write it to the destination with its key",
+        )
+    };
+    ending.iter().take(limits::CERTIFICATES_TOLD).map(finding).collect()
 }
 
 fn tables(SchemaVersion { found, known }: SchemaVersion) -> Finding {
@@ -127,10 +160,17 @@ impl Installation {
         let keys = keys::configured_or_dev(config).and_then(|text| bootstrap::master_keys(&text));
         // That there is none was told.
         let Ok(keys) = keys else { return };
+        let known = match self.store.settings(KNOWN_MASTER_KEY).await {
+            Ok(known) => known,
+            Err(error) => return chart.enter(trouble(check, &error)),
+        };
         let finding = match self.store.setting(PEPPER).await {
             Ok(None) => Finding::ok(check, "nothing is sealed yet"),
-            Ok(Some(kept)) => match InstallationSecrets::check(&keys, kept) {
-                Ok(()) => Finding::ok(check, "the master key opens them"),
+            Ok(Some(kept)) => match InstallationSecrets::check(&keys, kept, &known) {
+                Ok(()) => match MasterKeyUses::count(self.store.as_ref()).await {
+                    Ok(uses) => sealed_by(&keys, &uses),
+                    Err(error) => trouble(check, &error),
+                },
                 Err(error) => Finding::bad(
                     check,
                     Level::Problem,
@@ -187,6 +227,15 @@ impl Installation {
         chart.enter(Finding::ok("nodes", format!("{live} running, {} rows", roster.members.len())));
     }
 
+    /// Do client certificates of destinations end soon?
+    pub(super) async fn certificates(&self, chart: &mut Chart) {
+        let check = "certificates";
+        match self.store.client_certificates(limits::CERTIFICATES_LOOKED_AT).await {
+            Ok(found) => chart.enter_all(certificates(&found, SystemClock.now())),
+            Err(error) => chart.enter(trouble(check, &error)),
+        }
+    }
+
     /// How large is it?
     pub(super) async fn extent(&self, chart: &mut Chart) {
         let check = "store_size";
@@ -232,6 +281,50 @@ impl Installation {
             Err(error) => return Err(error.into()),
         }
         Ok(())
+    }
+}
+
+/// Which master keys are needed, and by which something is sealed.
+fn sealed_by(keys: &MasterKeys, uses: &MasterKeyUses) -> Finding {
+    let (check, active) = ("secrets", keys.active());
+    let of_others: Vec<String> = uses
+        .by_key
+        .iter()
+        .filter(|(name, _)| *name != active)
+        .map(|(name, count)| format!("{count} by `{name}`"))
+        .collect();
+    let missing: Vec<&String> =
+        uses.by_key.keys().filter(|name| !keys.names().any(|known| known == *name)).collect();
+    if let Some(name) = missing.first() {
+        let detail = format!(
+            "secrets of accounts are sealed by the master key `{name}`, which is not configured: they do not open, and \
+             deliveries that need them end as undeliverable"
+        );
+        let fix = "Add it to master_keys behind the active one, start again, and run `posthaste keys rotate`";
+        return Finding::bad(check, Level::Problem, detail, fix);
+    }
+    if !of_others.is_empty() {
+        let detail = format!(
+            "the master key opens them; of the data keys and the pepper {} are not sealed by the active one, `{active}`, yet",
+            of_others.join(" and ")
+        );
+        let fix = "Run `posthaste keys rotate`; until then those keys must stay in master_keys";
+        return Finding::bad(check, Level::Warning, detail, fix);
+    }
+    let spare: Vec<String> = keys
+        .names()
+        .filter(|name| *name != active && !uses.known.iter().any(|known| known == name))
+        .map(|name| format!("`{name}`"))
+        .collect();
+    match spare.as_slice() {
+        [] => Finding::ok(check, format!("everything is sealed by the master key `{active}`")),
+        spare => Finding::ok(
+            check,
+            format!(
+                "everything is sealed by the master key `{active}`; {} may be left out of master_keys",
+                spare.join(", ")
+            ),
+        ),
     }
 }
 
@@ -333,5 +426,29 @@ pub(super) fn trouble(check: &'static str, error: &StoreError) -> Finding {
             error.to_string(),
             "Is the database there, and are its address and password right?",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::id::DestinationId;
+
+    #[test]
+    fn certificates_that_end_soon_are_told_the_first_of_them_first() {
+        let now = Timestamp::from_seconds(1_790_000_000);
+        let kept = |name: &str, expires_at| KeptCertificate {
+            destination_id: DestinationId::MIN,
+            destination_name: name.into(),
+            expires_at,
+        };
+        let fine = kept("fine", now.plus(limits::CERTIFICATE_WARNING + Duration::from_secs(1)));
+        assert_eq!(certificates(std::slice::from_ref(&fine), now)[0].level, Level::Ok);
+        let soon = kept("soon", now.plus(limits::CERTIFICATE_WARNING));
+        let over = kept("over", now);
+        let told = certificates(&[fine, soon, over], now);
+        let levels: Vec<Level> = told.iter().map(|finding| finding.level).collect();
+        assert_eq!(levels, [Level::Warning; 2]);
+        assert!(told[0].detail.contains("(over) ended at") && told[1].detail.contains("(soon) ends at"));
     }
 }

@@ -34,6 +34,7 @@ impl Doctor for RunningDoctor {
                 installation.settings(config, &mut chart).await;
                 installation.secrets(config, &mut chart).await;
                 installation.clocks(config, &mut chart).await;
+                installation.certificates(&mut chart).await;
                 installation.extent(&mut chart).await;
             }
             Ok(None) => {}

@@ -240,14 +240,14 @@ impl StoredDocument for Source {
         let params = params![
             id: self.id.uuid() => UUID, account_id: self.account_id.uuid() => UUID, uid: self.uid => TEXT,
             token_hash: self.token_hash => BYTEA, version: version => INT8,
-            created_at: self.created_at.micros() => INT8, doc: doc => TEXT,
+            created_at: self.created_at.micros() => INT8, doc: doc => TEXT, keep_refused: self.keep_refused => BOOL,
         ];
         match write {
-            Write::Insert => transaction.run(&INSERT_SOURCE, params).await?,
             Write::Update => {
                 let params = params.without(&["account_id", "created_at"]);
                 transaction.run(&UPDATE_SOURCE, params).await?
             }
+            Write::Insert => transaction.run(&INSERT_SOURCE, params.without(&["keep_refused"])).await?,
         };
         Ok(())
     }

@@ -1,10 +1,13 @@
 //! The hot statements go by their keys, on a table that is young as on one that is full, or that was empty when it was
 //! looked at last: nothing may depend on the statistics having caught up.
 
-use super::{Ground, World};
+use super::{Ground, World, delivered};
 use crate::{
+    BackfillChunk, BackfillSelection, BackfillWalk, Backfilled, Ingest as _, NewDelivery, NewEvent,
+    Queue as _,
     postgres::{
         audit,
+        backfill::{BACKFILL, BACKFILL_EVENTS, ChunkColumns, WalkColumns},
         catalog::DESTINATION_RECORDS,
         dead_letters::RESOLVE_CHAINS,
         expand::{NUMBERINGS_OF, ROUTES_AFTER},
@@ -13,11 +16,12 @@ use crate::{
         order::{TAKE_TURNS, TRACKS},
         planned::Planned,
         queue::{BACKLOG, FETCH, FETCH_EVENTS, LANES},
-        settle::{SETTLE, SETTLE_TOLD},
+        settle::{SETTLE, SETTLE_REPLAYED, SETTLE_TOLD},
         statement::{Params, Statement, params},
     },
     shard_scan::ShardScan,
 };
+use domain::id::{DeliveryId, ReplayId};
 
 /// The state of the tables when the plan is made.
 const AGES: [&str; 4] = ["never analysed", "full", "analysed", "emptied"];
@@ -45,9 +49,9 @@ async fn events_are_read_from_their_own_days_only() {
     let ground = world.ground().await;
     let ids: Vec<_> = ground.events(world.now, 50).iter().map(|new| new.event.id.uuid()).collect();
     let params = params![event_ids: ids => UUID_ARRAY, max_payload_bytes: 16_384_i32 => INT4];
-    let plan = world.explain(&FETCH_EVENTS, params).await;
+    let plan = world.explain_for(&FETCH_EVENTS, params).await;
     assert_eq!(plan.matches(".events_p").count(), 1, "{plan}");
-    assert!(!plan.contains("events_default") && !plan.contains("Append"), "{plan}");
+    check(&plan, "young", &[], &["events_default", "Append", "Seq Scan"]);
     world.clean_up().await;
 }
 
@@ -70,6 +74,81 @@ async fn counting_dead_letters_looks_up_each_delivery_too() {
         assert_eq!(plan.matches("(hashed SubPlan").count(), 3, "{age}: {plan}");
     })
     .await;
+}
+
+#[tokio::test]
+async fn counting_the_ends_of_replays_looks_up_each_delivery_too() {
+    for_all_ages(&SETTLE_REPLAYED, |age, plan| {
+        check(plan, age, &["Nested Loop"], &["Seq Scan", "Hash Join", "Merge Join"]);
+        assert_eq!(plan.matches(LOOKED_UP).count(), 2, "{age}: {plan}");
+        assert_eq!(plan.matches("(hashed SubPlan").count(), 4, "{age}: {plan}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_page_of_a_backfill_is_read_in_order_and_no_further() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    for _ in 0..5 {
+        world.store.commit(&ground.events(world.now, 200), world.now).await.expect("a commit");
+    }
+    for age in AGES {
+        world.grow(&ground, age).await;
+        let walk = BackfillWalk {
+            account_id: ground.account_id,
+            selection: BackfillSelection::default(),
+            cursor: None,
+            as_of: world.now.plus(std::time::Duration::from_secs(1)),
+            limit: 20,
+            payloads: true,
+        };
+        let steps = world.explain_analysed(&BACKFILL_EVENTS, WalkColumns::of(&walk).params()).await;
+        check(&steps, age, &["account_id_id_idx"], &["Seq Scan", "Bitmap"]);
+        let most = steps
+            .lines()
+            .filter(|line| line.contains(" Scan using "))
+            .filter_map(|line| line.split("rows=").nth(1)?.split([' ', '.']).next()?.parse::<u32>().ok());
+        assert_eq!(most.max(), Some(20), "{age}: {steps}");
+    }
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_chunk_of_a_backfill_finds_by_its_event_what_that_had() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    let events = ground.events(world.now, 200);
+    world.store.commit(&events, world.now).await.expect("a commit");
+    let end = |new: &NewEvent| delivered(&new.deliveries[0].of(new.event.event()), world.node);
+    let ended: Vec<_> = events.iter().map(end).collect();
+    world.store.settle(world.node, &ended, world.now).await.expect("a settlement");
+    let again = |new: &NewEvent| {
+        let id = DeliveryId::at(world.now, rand::random());
+        let delivery = NewDelivery::unordered(id, ground.route.id, ground.destination.id, world.now);
+        Backfilled { event_id: new.event.id, delivery }
+    };
+    let chunk = BackfillChunk {
+        replay_id: ReplayId::at(world.now, 1),
+        account_id: ground.account_id,
+        node: world.node,
+        from: None,
+        to: None,
+        deliveries: events.iter().map(again).collect(),
+        skipped: 0,
+        done: false,
+        now: world.now,
+        until: world.now,
+    };
+    for age in AGES {
+        world.grow(&ground, age).await;
+        let plan = world.explain_for(&BACKFILL, ChunkColumns::of(&chunk).params()).await;
+        check(&plan, age, &["_event_id_idx", "queue_by_event"], &["Seq Scan", "Hash Join", "Merge Join"]);
+        // From a day on is no key: that is all there is of a young installation.
+        let by_day = plan.lines().find(|line| line.contains("attempts_") && line.contains("_pkey"));
+        assert_eq!(by_day, None, "{age}: {plan}");
+    }
+    world.clean_up().await;
 }
 
 #[tokio::test]
@@ -307,9 +386,20 @@ impl World {
         lines(&rows)
     }
 
+    /// The plan of a function's statement for these values.
+    async fn explain_for(&self, planned: &Planned, params: Params<'_, '_>) -> String {
+        self.explain_as("costs off, verbose", planned, params).await
+    }
+
     /// The steps that a function's statement took with these values.
     async fn explain_analysed(&self, planned: &Planned, params: Params<'_, '_>) -> String {
-        let sql = format!("explain (analyze, costs off, timing off) {}", planned.text);
+        self.explain_as("analyze, costs off, timing off", planned, params).await
+    }
+
+    async fn explain_as(&self, how: &str, planned: &Planned, params: Params<'_, '_>) -> String {
+        // Of several statements the last.
+        let text = planned.text.split_once("return query").map_or(&*planned.text, |(_, last)| last);
+        let sql = format!("explain ({how}) {}", text.trim_end().trim_end_matches(';'));
         let settings = planned.definition.settings.replace("set ", "; set local ");
         self.client.batch_execute(&format!("begin {settings}")).await.expect("settings");
         let rows = self.client.query_typed(&sql, &params.sorted()).await.expect("a plan");

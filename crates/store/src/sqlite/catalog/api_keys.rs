@@ -44,6 +44,7 @@ pub(super) fn create(connection: &Connection, key: &ApiKey, audit: &AuditEntry) 
         last_used_at: key.last_used_at,
         revoked_at: key.revoked_at,
         created_at: key.created_at,
+        allowed_addresses: document(&key.allowed_addresses)?,
     )
     .execute(connection)
     .map_err(taken)?;
@@ -101,6 +102,7 @@ fn read(columns: &mut Columns<'_>) -> Result<ApiKey, Trouble> {
         last_used_at: columns.optional_time()?,
         revoked_at: columns.optional_time()?,
         created_at: columns.time()?,
+        allowed_addresses: columns.document("allowed_addresses")?,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        audit_log, operational_events,
+        audit_log, operational_events, refused_requests,
         rows::{Columns, Id, id_in},
         statement::{Value, bound, sql},
         trouble::Trouble,
@@ -181,6 +181,9 @@ impl StoredDocument for Source {
 
     fn overwrite(&self, connection: &Connection, doc: &str) -> rusqlite::Result<usize> {
         const UPDATE: &str = sql!("update_source");
+        if !self.keep_refused {
+            refused_requests::forget(connection, self.id)?;
+        }
         bound!(
             UPDATE,
             id: self.id,
@@ -199,6 +202,7 @@ impl StoredDocument for Source {
         version: i64,
     ) -> rusqlite::Result<usize> {
         const DELETE_ROUTES: &str = sql!("delete_routes_of_source");
+        refused_requests::forget(connection, id)?;
         bound!(DELETE_ROUTES, id: id, now: now, version: version).execute(connection)
     }
 }

@@ -20,7 +20,7 @@ use domain::{
     time::Timestamp,
 };
 use rusqlite::Connection;
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, sync::Arc};
 
 pub(in super::super) const EVENTS: &str = concat!(
     sql!("events"),
@@ -37,6 +37,9 @@ const PAYLOAD_SIZE: &str = sql!("payload_size");
 const KEPT_PAYLOAD: &str = sql!("kept_payload");
 const WAITING_OF_EVENT: &str = sql!("waiting_of_event");
 const FANOUT_COUNTS: &str = sql!("fanout_counts");
+
+/// Nothing is as small.
+const NO_PAYLOAD: i64 = -1;
 
 /// A filter as the statements take it.
 struct EventQuery {
@@ -88,6 +91,7 @@ pub(super) fn list(
         fanout_complete: query.fanout_complete,
         unmatched: query.unmatched,
         metadata_parts: query.metadata_parts,
+        payload_bytes: NO_PAYLOAD,
     )
     .rows(&mut select)?;
     listed(page.limit, || {
@@ -138,6 +142,7 @@ pub(in super::super) fn backfill(
         fanout_complete: query.fanout_complete,
         unmatched: query.unmatched,
         metadata_parts: query.metadata_parts,
+        payload_bytes: if walk.payloads { limits::CARRIED_BYTES as i64 } else { NO_PAYLOAD },
     )
     .each(connection, |columns| {
         if found.events.len() == walk.limit || looked_at == limits::PAGE_SCAN {
@@ -149,13 +154,17 @@ pub(in super::super) fn backfill(
         let id: EventId = columns.clone().id()?;
         last = Some(id);
         if wanted {
-            let (event, _size_bytes) = (columns.event()?, columns.count()?);
+            let (event, payload_bytes) = (columns.event()?, columns.count()? as u32);
             let expanding = columns.get::<Option<u32>>()?.is_none();
             let _other_routes = columns.optional_blob()?;
             let event = Event { tags: tags::read(columns.optional_text()?), ..event };
             let erased = columns.optional_time()?.is_some();
             if walk.selection.wants(&event) {
-                found.events.push(BackfillEvent { event, expanding, erased });
+                let (stored, crc) = (columns.optional_blob()?, columns.get()?);
+                let payload = stored.and_then(|stored| payload::read(stored, payload_bytes as usize, crc));
+                let has_payload = payload.is_some();
+                let event = Arc::new(Event { payload: payload.unwrap_or_default(), ..event });
+                found.events.push(BackfillEvent { event, has_payload, payload_bytes, expanding, erased });
             }
         }
         Ok(ControlFlow::Continue(()))
@@ -190,6 +199,7 @@ pub(super) fn wanted(
         fanout_complete: query.fanout_complete,
         unmatched: query.unmatched,
         metadata_parts: query.metadata_parts,
+        payload_bytes: NO_PAYLOAD,
     )
     .first(connection, |columns| {
         let wanted: bool = columns.get()?;

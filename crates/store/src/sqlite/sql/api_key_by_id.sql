@@ -1,4 +1,4 @@
 select id, account_id, lookup, hash, name, kind, scopes, source_id, rate_limit, expires_at, last_used_at, revoked_at,
-  created_at
+  created_at, allowed_addresses
 from api_keys
 where id = :id

@@ -111,11 +111,19 @@ async fn a_backfill_keeps_to_its_rate_and_brings_every_event_once() {
     let reached = world.reached().await;
     assert_eq!(reached, events.iter().map(|event| (*event, world.destination)).collect());
     assert!(!reached.contains(&(later, world.destination)), "it came later");
-    let mut looked_at = 0;
-    while let Ok(Message::Made(places)) = world.looks.try_recv() {
-        looked_at += places.len();
+    let (mut expected, mut arrived) = (Vec::new(), Vec::new());
+    while let Ok(message) = world.looks.try_recv() {
+        match message {
+            Message::Expected(some) => expected.extend(some.into_iter().map(|(_, delivery)| delivery)),
+            Message::Arrived(some) => arrived.extend(some),
+            other => panic!("{other:?}"),
+        }
     }
-    assert_eq!(looked_at, 100, "its lane is told of each");
+    let waiting = world.lane().await;
+    let handed_over: Vec<_> = arrived.iter().map(|arrival| arrival.delivery.clone()).collect();
+    assert_eq!(handed_over, waiting, "its lane is told of each, as it waits");
+    assert_eq!(expected, waiting.iter().map(|delivery| delivery.id).collect::<Vec<_>>());
+    assert!(arrived.iter().all(|arrival| arrival.has_payload), "nothing is to be read again");
     let again = world.backfill(10_000, BackfillSelection::default()).await;
     assert_eq!(world.completed(&again).await.created, 1, "only what came later");
     node.abort();
@@ -206,4 +214,26 @@ async fn two_backfills_at_once_on_two_nodes_make_each_once() {
     let made = world.completed(&one).await.created + world.completed(&other).await.created;
     assert_eq!((made, world.reached().await.len()), (60, 60));
     nodes.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_goes_to_a_lane_of_another_node_is_left_to_it_for_a_moment() {
+    let world = World::new(0).await;
+    world.unmatched("order.paid", b"{}").await;
+    world.route(world.destination, |_| {}).await;
+    let owner = world.joins("owner").await;
+    world.store.take_shards(owner, usize::from(domain::id::SHARDS)).await.unwrap();
+    let roster = Arc::new(world.store.roster().await.unwrap());
+    let node = world.node_where("other", BacklogCap::default(), |view| view.roster_read(roster)).await;
+    let there = vec![world.destination];
+    let replay =
+        world.backfill(10_000, BackfillSelection { destination_ids: there, ..BackfillSelection::default() });
+    let replay = replay.await;
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(world.told(&replay).await.created, 0, "its owner may take it");
+    assert_eq!(world.completed(&replay).await.created, 1, "it did not");
+    let anywhere = world.backfill(10_000, BackfillSelection::default()).await;
+    sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(world.told(&anywhere).await.status, ReplayStatus::Completed, "nobody has all its lanes");
+    node.abort();
 }

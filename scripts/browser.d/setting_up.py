@@ -167,9 +167,76 @@ def what_a_destination_is_sent_as_proof_is_written_and_never_shown(world):
     fill("auth.password", "countess")
     saved()
     want(sent()["authorization"] == "Basic YWRhOmNvdW50ZXNz", "name and password are sent")
+    fill("auth.type", "aws_sigv4")
+    for field, text in (("access_key_id", "AKIDEXAMPLE"), ("secret_access_key", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"), ("region", "eu-central-1"), ("service", "execute-api")):
+        fill(f"auth.{field}", text)
+    saved()
+    said = sent()["authorization"]
+    want(said.startswith("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/") and "/eu-central-1/execute-api/" in said, f"a signature of AWS is sent: {said}")
+    fill("auth.type", "oauth2")
+    tokens = f"/{name}-tokens"
+    world.receiver.set(tokens, 200, {"content-type": "application/json"}, b'{"access_token":"the-token","token_type":"Bearer","expires_in":3600}')
+    for field, text in (("token_url", world.receiver.url(tokens)), ("client_id", "posthaste"), ("client_secret", "a-secret-of-a-client"), ("params", "resource: orders")):
+        fill(f"auth.{field}", text)
+    saved()
+    want(sent()["authorization"] == "Bearer the-token", "the token of the endpoint is sent")
+    want((at()["auth"]["client_id"], at()["auth"]["param_names"]) == ("posthaste", ["resource"]), f"the API has it: {at()['auth']}")
+    want("a-secret-of-a-client" not in tab.run("document.documentElement.outerHTML"), "and no page the secret")
+    fill("auth.type", "mtls")
+    with tab.allowing("422"):
+        tab.click(it("#auth button[type=submit]"))
+        tab.shows(it("#auth .field-problem"))
     fill("auth.type", "none")
     saved()
     want("authorization" not in sent(), "and nothing any more")
+
+
+@trial()
+def a_destination_is_signed_for_as_its_form_says(world):
+    name = world.name("signed")
+    path = f"/{name}"
+    world.receiver.set(path, 200)
+    destination = world.api.destination(name, world.receiver.url(path))
+    tab = world.page(f"/destinations/{destination}#signing")
+    at = lambda: world.api.get(f"/v1/destinations/{destination}")
+
+    def sent():
+        world.api.post(f"/v1/destinations/{destination}/test", {"type": "test", "data": {}})
+        return world.receiver.last(path)
+
+    def saved(form="#signing-form"):
+        tab.leaves(lambda: tab.click(it(f"{form} button[type=submit]")))
+        tab.click(it("[role=tab][aria-controls=signing]"))
+
+    def fill(field, text):
+        tab.fill(it(f"#signing-form [name='{field}']"), text)
+    tab.shows(it("#signing", "/signed as Standard Webhooks/"))
+    tab.click(it("#signing-form [name='signing.ed25519']"))
+    tab.click(it("#signing-form [name='signing.svix_headers']"))
+    saved()
+    key = at()["signing"]["public_key"]
+    tab.shows(it("#signing pre", key))
+    said = sent()
+    want("v1a," in said["webhook-signature"] and said["svix-signature"] == said["webhook-signature"], f"both are sent: {said}")
+    tab.fill(it("#signing form.inline [name=which]"), "key_pair")
+    tab.leaves(lambda: tab.click(it("#signing form.inline button[type=submit]")))
+    want(at()["signing"]["previous_public_key"] == key, "the pair before signs as well")
+    tab.click(it("[role=tab][aria-controls=signing]"))
+    tab.shows(it("#signing", "/Two key pairs sign at present/"))
+    tab.click(it("#signing-form [name='signing.ed25519']"))
+    tab.click(it("#signing-form [name='signing.svix_headers']"))
+    fill("signing.scheme", "github")
+    fill("signing.header", "X-Own-Signature")
+    fill("format", "cloudevents-structured")
+    saved()
+    want((at()["signing"]["header"].lower(), at()["format"]) == ("x-own-signature", "cloudevents-structured"), f"the API has it: {at()}")
+    said = sent()
+    want(said["x-own-signature"].startswith("sha256=") and "cloudevents" in said["content-type"], f"and so it is sent: {said}")
+    fill("signing.scheme", "stripe")
+    fill("signing.header", "")
+    fill("format", "standard")
+    saved()
+    want(sent()["stripe-signature"].startswith("t="), "a scheme's own header is the default")
 
 
 @trial()
@@ -242,6 +309,7 @@ def a_source_verifies_its_provider_by_the_fields_of_its_form(world):
         tab.click(it(f"{form} button[type=submit]"))
         tab.shows(it(f"{form} [data-for=stripe] .field-problem", "/needs a secret/"))
     tab.click(it(f"{form} [name=enabled]"))
+    tab.click(it(f"{form} [name=keep_refused]"))
     tab.click(it(f"{form} button[type=submit]"))
     url = tab.until("(/http\\S+\\/ingest\\/\\S+/.exec(document.querySelector('form[data-form=\"/v1/sources\"] [data-form-result]')?.innerText) || [])[0]", "the ingest URL is shown")
     source = next(each for each in world.api.all("/v1/sources", limit=200) if each["name"] == name)
@@ -264,6 +332,12 @@ def a_source_verifies_its_provider_by_the_fields_of_its_form(world):
         asked = urllib.request.Request(url, body.encode(), {"content-type": "application/json", "stripe-signature": f"t={moment},v1={signed}"})
         answered = status_of(asked)
         want(answered == status, f"{signed} is answered with {status}: {answered}")
+
+    # Why the other one was refused stands there, without what could be used again.
+    tab.open("/sources")
+    tab.click(it("summary", "Refused requests", within=card))
+    tab.shows(it(".refused li", "/wrong signature.*from 127.0.0.1/", within=card))
+    want("0" * 64 not in tab.text(it(".refused", within=card)), "nothing of it could be used again")
 
     # What is not typed stays: another name keeps type and secret. Another way takes its own fields.
     tab.open("/sources")

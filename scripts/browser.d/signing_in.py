@@ -3,7 +3,7 @@
 import datetime
 import re
 
-from node import Api, Problem, development
+from node import Api, Problem, Store, development, installation, line
 from tab import it, want
 from world import trial
 
@@ -163,15 +163,44 @@ def a_key_is_made_for_one_source_with_a_limit_and_an_end(world):
     tab.fill(it(f"{form} [name=source_id]"), source["id"])
     tab.fill(it(f"{form} [name=rate_limit]"), "7")
     tab.fill(it(f"{form} [name=expires_at]"), "30d")
+    tab.fill(it(f"{form} [name=allowed_addresses]"), "127.0.0.0/8, ::1")
     tab.click(it(f"{form} button[type=submit]"))
     key = tab.until("(/ph[a-z]_[0-9A-Za-z_]{20,}/.exec(document.querySelector('#keys [data-form-result]')?.innerText) || [])[0]", "the key is shown")
     made = next(each for each in world.api.all("/v1/api-keys", limit=200) if each["name"] == name)
-    want((made["kind"], made["source_id"], made["rate_limit"]) == ("ingest", source["id"], 7), f"the API has it: {made}")
+    want((made["kind"], made["source_id"], made["rate_limit"], made["allowed_addresses"]) == ("ingest", source["id"], 7, ["127.0.0.0/8", "::1/128"]), f"the API has it: {made}")
     days = (datetime.datetime.fromisoformat(made["expires_at"].replace("Z", "+00:00")) - datetime.datetime.now(datetime.timezone.utc)).days
     want(days in (29, 30), f"it ends in 30 days: {made['expires_at']}")
     want(Api(world.origin, key).publish("till.paid"), "it brings events in")
     tab.open("/settings")
     tab.shows(it("#keys tr", f"/{name}.*bring in events of {source['name']} · 7 events a second/"))
+
+
+@trial(looks="once")
+def an_operator_sees_what_is_sealed_by_which_key_and_seals_it_anew(world):
+    store = Store("sqlite")
+    node = installation(world.binary, store)
+    try:
+        node.api.post("/v1/sources", {"name": "sealed"})
+        old = node.environment["POSTHASTE_MASTER_KEYS"]
+        node.stop()
+        node.environment["POSTHASTE_MASTER_KEYS"] = f"{line(world.binary, 'keys', 'master', '--name', 'k2')},{old}"
+        node.start()
+        tab = world.tab(world.stranger(), origin=node.origin)
+        tab.open("/login")
+        tab.fill(it("#key"), node.operator_key)
+        tab.leaves(lambda: tab.click(it("#login-key button[type=submit]")))
+        tab.open("/settings")
+        tab.shows(it("#master-keys tr", "/k1.*No node starts without it/"))
+        tab.click(it("#master-keys button", "Seal everything by k2"))
+        tab.confirms("Deliveries go on")
+        tab.toast("Everything is sealed by k2 now")
+        tab.shows(it("#master-keys tr", "/k1.*may be left out/"))
+        keys = {key["name"]: key["needed"] for key in node.operator.get("/v1/master-keys")["keys"]}
+        want(keys == {"k2": True, "k1": False}, f"the API says so: {keys}")
+    finally:
+        world.close_tabs()
+        node.close()
+        store.close()
 
 
 @trial(looks="once")

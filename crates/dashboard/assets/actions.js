@@ -132,6 +132,25 @@ document.addEventListener('toggle', async event => {
   $('[data-samples-shown]', group)?.replaceChildren(make('ul', { class: 'last-events' }, ...rows));
 }, true);
 
+// --- What a source did not believe -----------------------------------------------------------------------------------
+document.addEventListener('toggle', async event => {
+  const refused = event.target;
+  if (!refused.matches?.('[data-refused][open]')) return;
+  const answer = await call(refused.dataset.refused, { method: 'GET' });
+  const place = $('[data-refused-shown]', refused);
+  if (!answer.ok) return place.replaceChildren(make('p', { class: 'problem' }, problemText(answer.body)));
+  if (!answer.body.data.length) return place.replaceChildren(make('p', { class: 'quiet' }, 'None is kept.'));
+  const rows = answer.body.data.map(each => {
+    const headers = Object.entries(each.headers).map(([name, value]) => `${name}: ${value}`).join('\n');
+    const body = each.body ?? `${each.body_base64 || ''} (base64)`;
+    return make('li', {},
+      make('p', {}, make('span', { class: 'status bad' }, `✕ ${each.reason.replaceAll('_', ' ')}`), ' ', make('time', { datetime: each.at, 'data-relative': true, class: 'quiet' }, ''), make('span', { class: 'quiet' }, ` · from ${each.client_address} · ${number(each.size_bytes)} bytes`)),
+      make('p', {}, each.detail),
+      make('details', {}, make('summary', {}, 'The request'), make('pre', { class: 'box' }, `${headers}\n\n${body}${each.truncated ? '\n…' : ''}`)));
+  });
+  place.replaceChildren(make('ul', { class: 'refused' }, ...rows));
+}, true);
+
 // --- What the doctor finds -------------------------------------------------------------------------------------------
 async function examine() {
   const place = $('[data-doctor]');
@@ -146,6 +165,46 @@ async function examine() {
   place.replaceChildren(make('table', { class: 'list' }, make('tbody', {}, ...rows)));
 }
 examine();
+
+// --- The keys that encrypt -------------------------------------------------------------------------------------------
+async function masterKeys() {
+  const place = $('[data-master-keys]');
+  if (!place) return;
+  const answer = await call('/v1/master-keys', { method: 'GET' });
+  if (!answer.ok) return place.replaceChildren(make('p', { class: 'quiet' }, problemText(answer.body)));
+  const keys = answer.body.keys;
+  const rows = keys.map(key => make('tr', {},
+    make('td', {}, make('strong', {}, key.name)),
+    make('td', {}, key.active ? 'seals and opens' : key.configured ? 'opens' : 'not given to this node'),
+    make('td', { class: 'num' }, `${number(key.sealed_count)} sealed`),
+    make('td', { class: 'wide' }, key.needed ? 'No node starts without it.' : 'It may be left out of master_keys.')));
+  const active = keys.find(key => key.active)?.name;
+  const parts = [make('table', { class: 'list' }, make('tbody', {}, ...rows))];
+  if (keys.some(key => !key.active && key.needed)) parts.push(make('p', { class: 'more' }, make('button', { class: 'button', type: 'button', 'data-seal-anew': active }, `Seal everything by ${active}`)));
+  if (answer.body.unreadable_count) parts.push(make('p', { class: 'problem' }, `Of ${number(answer.body.unreadable_count)} accounts it does not read by which key theirs is sealed.`));
+  place.replaceChildren(...parts);
+}
+masterKeys();
+
+/** Step by step, as the API does it; what was done is done, wherever it ends. */
+async function sealAnew(button) {
+  const name = button.dataset.sealAnew;
+  if (!await confirm(`Seal everything by ${name}?`, 'Deliveries go on meanwhile. Every node must have been started with this key as the first.', 'Seal')) return;
+  button.setAttribute('aria-busy', 'true');
+  let after, sealed = 0, inRound = 1;
+  for (;;) {
+    const answer = await call('/v1/master-keys/rotate', { body: after ? { after } : {} });
+    if (!answer.ok) { toast(problemText(answer.body), true); break; }
+    sealed += answer.body.resealed_count;
+    inRound += answer.body.resealed_count;
+    if (answer.body.done) { toast(`Everything is sealed by ${name} now: ${number(sealed)} keys`); break; }
+    after = answer.body.next;
+    // Once around, nothing done and not at the end: something does not read.
+    if (!after && !inRound) { toast(`${number(sealed)} keys are sealed by ${name}, and some are not: the doctor says more.`, true); break; }
+    if (!after) inRound = 0;
+  }
+  masterKeys();
+}
 
 /** A filter without what it does not say. */
 function lean(filter) {
@@ -385,6 +444,7 @@ document.addEventListener('click', async event => {
   }
   if ('dismissFilter' in dataset) return dismiss({ filter: lean(JSON.parse(dataset.dismissFilter)) });
   if ('dismissSelected' in dataset) return dismiss({ ids: picked() });
+  if ('sealAnew' in dataset) return sealAnew(button);
   if ('lookAgain' in dataset) { $('[data-doctor]').replaceChildren(make('p', { class: 'quiet' }, 'Looking…')); return examine(); }
   if ('action' in dataset) { await act(button); if ('session' in dataset) sessions(); return; }
   if ('bulk' in dataset) return bulk(button);

@@ -5,6 +5,7 @@ pub(crate) mod dead_letters;
 pub(crate) mod destination;
 pub(crate) mod destination_auth;
 pub(crate) mod destination_form;
+pub(crate) mod destination_signing;
 pub(crate) mod destinations;
 pub(crate) mod docs;
 pub(crate) mod event;

@@ -1,6 +1,6 @@
 //! One destination: why it waits, how it did, what it is told, and everything that can be done about it.
 
-use super::{destination_auth, destination_form, events};
+use super::{destination_auth, destination_form, destination_signing, events};
 use crate::{
     chart::Mark,
     destination_names::DestinationNames,
@@ -83,7 +83,7 @@ async fn made(visit: &Visit, id: &str) -> Result<Page, PageError> {
             div #settings role="tabpanel" { (destination_form::edit(visit, destination, found.version)) }
             div #filters role="tabpanel" { (filters(visit, id)) }
             div #auth role="tabpanel" { (destination_auth::panel(visit, destination, found.version)) }
-            div #signing role="tabpanel" { (signing(visit, destination)) }
+            div #signing role="tabpanel" { (destination_signing::panel(visit, destination, found.version)) }
             div #test role="tabpanel" { (test(visit, destination)) }
             div #history role="tabpanel" { (history(now, &holds)) (changed(now, changes.as_deref())) }
         }
@@ -226,29 +226,6 @@ fn filters(visit: &Visit, id: DestinationId) -> Markup {
             p.more { button.button type="button" data-try-filters=(id) { "Try on the last events" } }
             div data-tried-filters role="status" {}
         } @else { p.quiet { "Your key may not see events." } }
-    }
-}
-
-fn signing(visit: &Visit, destination: &DestinationView) -> Markup {
-    let id = destination.id;
-    html! {
-        @if let Some(until) = destination.signing.previous_until.filter(|until| *until > visit.now()) {
-            p.note { "Two secrets sign at present: the one before as well, for another " (moment::countdown(visit.now(), until)) ", until " (moment::exact(until)) ". Receivers take either." }
-        }
-        p { "Requests are signed by the " strong { (destination.signing.scheme.as_str()) } " scheme: the headers " code { "webhook-id" } ", " code { "webhook-timestamp" } " and " code { "webhook-signature" } " of Standard Webhooks." }
-        @if !visit.app.reveals() {
-            p.quiet { "A secret is shown when it is made, and not again: the operator has switched that off." }
-        } @else if visit.visitor.may_reveal_signing_secrets() {
-            p { button.button type="button" data-reveal={ "/v1/destinations/" (id) "/secret" } data-member="secret" { "Reveal the secret" } " " span.quiet { "It is written into the audit log who did." } }
-            div.revealed data-revealed hidden {}
-        } @else { p.quiet { "You may not reveal the secret." } }
-        @if visit.may(Scope::DestinationsWrite) {
-            form.inline data-form={ "/v1/destinations/" (id) "/rotate-secret" } data-method="POST" data-done="The secret was changed" {
-                label { "The old one signs as well for "
-                    select name="overlap_seconds" data-type="number" { option value="3600" { "1 hour" } option value="86400" selected { "24 hours" } option value="604800" { "7 days" } option value="0" { "no time at all" } } }
-                button.button type="submit" { "Rotate the secret" }
-            }
-        }
     }
 }
 

@@ -73,6 +73,7 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
         section.panel #sessions { h2 { "Signed in" } p.quiet { "Where your key is signed in to this dashboard. What you end here is out at its next request." } div data-sessions { p.quiet { "Loading…" } } }
         (nodes)
         (of_installation(visit))
+        @if visit.visitor.is_operator() { (of_master_keys()) }
         @if let Some(entries) = &audited { (of_audit(now, entries)) }
     };
     let actions = match account {
@@ -96,6 +97,17 @@ fn of_installation(visit: &Visit) -> Markup {
             p { "Posthaste " strong { (env!("CARGO_PKG_VERSION")) } " · " a href="/docs" { "API" } " · " a href="/openapi.json" { "OpenAPI document" } " · " a href="/docs/errors" { "Problems" } }
             @if visit.visitor.is_operator() { div data-doctor { p.quiet { "Looking…" } } }
             @else { p.quiet { "Store, files and clocks are the operator's to look at." } }
+        }
+    }
+}
+
+/// By which master keys anything is sealed; asked for when the page is there, as what the doctor finds.
+fn of_master_keys() -> Markup {
+    html! {
+        section.panel #master-keys {
+            h2 { "Keys that encrypt" }
+            p.quiet { "Secrets are sealed by data keys of their accounts, and those by the master keys that the nodes are started with. A key that nothing is sealed by may be left out of " code { "master_keys" } "." }
+            div data-master-keys { p.quiet { "Looking…" } }
         }
     }
 }

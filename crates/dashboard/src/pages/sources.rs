@@ -62,6 +62,7 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
                         label { "Events a second" input type="number" name="rate_limit" data-type="number" min="1" placeholder="no limit"; }
                     }
                     (verification_form::place(None))
+                    (kept_refused(false))
                     (tags(&[]))
                     div data-form-problems role="alert" {}
                     button.button.primary type="submit" { "Make it" }
@@ -103,6 +104,10 @@ async fn last_events(
     sources.iter().zip(found).filter_map(|(source, found)| Some((source.id, found.ok()?.data))).collect()
 }
 
+fn kept_refused(kept: bool) -> Markup {
+    html! { label.check { input type="checkbox" name="keep_refused" value="true" data-unchecked="false" checked[kept]; span { "Keep the last ten requests that were not believed, to see why" } } }
+}
+
 fn tags(tags: &[SourceTag]) -> Markup {
     let text = if tags.is_empty() { String::new() } else { serde_json::to_string(tags).unwrap_or_default() };
     html! {
@@ -140,6 +145,9 @@ fn one(visit: &Visit, source: &SourceView, last: Option<&Vec<EventView>>, may: b
                 } } },
                 None => (Markup::default()),
             }
+            @if source.keep_refused && visit.may(Scope::EventsRead) {
+                details data-refused={ "/v1/sources/" (id) "/refused" } { summary { "Refused requests" } div data-refused-shown role="status" { p.quiet { "Looking…" } } }
+            }
             div.acts {
                 @if visit.may(Scope::SecretsReveal) && visit.app.reveals() { button.button type="button" data-reveal={ "/v1/sources/" (id) "/ingest-url" } data-member="ingest_url" data-curl { "Show the ingest URL" } }
                 @if may {
@@ -152,6 +160,7 @@ fn one(visit: &Visit, source: &SourceView, last: Option<&Vec<EventView>>, may: b
                                 label { "Events a second" input type="number" name="rate_limit" data-type="number" data-empty="null" min="1" value=[source.rate_limit] placeholder="no limit"; }
                             }
                             (verification_form::place(Some(&source.verification)))
+                            (kept_refused(source.keep_refused))
                             (tags(&source.tags))
                             div data-form-problems role="alert" {}
                             button.button.primary type="submit" { "Save" }

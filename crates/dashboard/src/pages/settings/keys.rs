@@ -77,6 +77,7 @@ fn form(visit: &Visit, of_account: bool, sources: &[SourceView]) -> Markup {
                 fieldset data-for="account ingest platform" disabled[!of_account] hidden[!of_account] {
                     label { "Events a second" input type="number" name="rate_limit" data-type="number" min="1" placeholder="no limit"; }
                 }
+                label.grow { "Only from these addresses" input name="allowed_addresses" data-type="list" spellcheck="false" placeholder="any; or 192.0.2.0/24, 2001:db8::/32"; }
             }
             @if of_account {
                 fieldset data-for="ingest" hidden disabled {
@@ -116,7 +117,8 @@ fn row(now: Timestamp, key: &ApiKeyView, sources: &[SourceView]) -> Markup {
                     @match sources.iter().find(|source| source.id == id) { Some(source) => (source.name), None => (name::id(id)) } },
                 _ if all => "everything in the account",
                 _ => { @for scope in &key.scopes { span.tag { (scope.as_str()) } " " } },
-            } @if let Some(limit) = key.rate_limit { span.quiet { " · " (limit) " events a second" } } }
+            } @if let Some(limit) = key.rate_limit { span.quiet { " · " (limit) " events a second" } }
+                @if !key.allowed_addresses.is_empty() { span.quiet { " · only from " (key.allowed_addresses.join(", ")) } } }
             td.num { @match key.last_used_at { Some(at) => (moment::ago(now, at)), None => span.quiet { "never" } } }
             td.num { @match (key.revoked_at, key.expires_at) {
                 (Some(_), _) => span.status.quiet { (icon::stop()) "revoked" },

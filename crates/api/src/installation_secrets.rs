@@ -50,13 +50,14 @@ impl InstallationSecrets {
         master: MasterKeys,
         dice: &dyn Dice,
     ) -> Result<Self, InstallationSecretsError> {
+        // First: it names the key, where the pepper can only say that it does not open.
+        check_known(&master, &store.settings(KNOWN_MASTER_KEY).await?)?;
         let mut fresh = Zeroizing::new([0u8; PEPPER_BYTES]);
         dice.fill(fresh.as_mut());
         let wrapped = master.wrap(PEPPER, fresh.as_ref(), dice);
         let kept = Sealed(store.setting_or_insert(PEPPER, &wrapped.0).await?);
         let pepper =
             master.unwrap(PEPPER, &kept).map_err(|error| refusal(error, InstallationSecretsError::Pepper))?;
-        check_known(&master, &store.settings(KNOWN_MASTER_KEY).await?)?;
         if kept == wrapped {
             // Of a store that was made just now nothing is sealed by another key.
             know(store, &master, master.active(), dice).await?;
@@ -91,9 +92,9 @@ impl InstallationSecrets {
         pepper: Vec<u8>,
         known: &[(String, Vec<u8>)],
     ) -> Result<(), InstallationSecretsError> {
+        check_known(master, known)?;
         let opened = master.unwrap(PEPPER, &Sealed(pepper)).map(|_| ());
-        opened.map_err(|error| refusal(error, InstallationSecretsError::Pepper))?;
-        check_known(master, known)
+        opened.map_err(|error| refusal(error, InstallationSecretsError::Pepper))
     }
 
     fn new(master: MasterKeys, pepper: &[u8]) -> Self {

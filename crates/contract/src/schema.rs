@@ -360,7 +360,9 @@ mod tests {
             "access_key_id audience certificate client_auth client_id client_secret headers params password \
              private_key region scope secret_access_key service session_token token token_url type username",
         );
-        check_shapes::<ApiKeyInput>("account_id allowed_addresses expires_at kind name rate_limit scopes source_id");
+        check_shapes::<ApiKeyInput>(
+            "account_id allowed_addresses expires_at kind name rate_limit scopes source_id",
+        );
         check_shapes::<ReplayInput>("delivery_ids destination_ids dry_run events filter match rate resolved");
         check_shapes::<DismissInput>("delivery_ids filter note");
         check_shapes::<PreviewInput>("data draft event_id headers metadata source_id type");

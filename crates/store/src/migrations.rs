@@ -45,9 +45,9 @@ migrations! {
     11 "sessions",
     12 "lane_rollups",
     13 "portal_links",
-    16 "master_keys_of_nodes",
-    18 "key_addresses",
-    19 "refused_requests",
+    14 "master_keys_of_nodes",
+    15 "key_addresses",
+    16 "refused_requests",
 }
 
 /// The version of the tables that this program works with.

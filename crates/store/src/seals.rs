@@ -8,7 +8,6 @@
 use crate::StoreError;
 use async_trait::async_trait;
 use domain::{
-    account::Account,
     audit::AuditEntry,
     destination::Destination,
     id::{AccountId, DestinationId, SourceId},
@@ -127,10 +126,6 @@ impl KeptDataKey {
         }
         let data_key = serde_json::from_str::<WithDataKey>(doc).ok().map(|found| found.data_key);
         Self { account_id, data_key }
-    }
-
-    pub(crate) fn of(account: &Account) -> Self {
-        Self { account_id: account.id, data_key: Some(account.data_key.clone()) }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{
     auth::AccountCtx,
     changes::{IfMatch, IfMatchParam, Versioned},
     error::ApiError,
+    json,
     optional_body::OptionalBody,
     path::Id,
     problems, read,
@@ -28,6 +29,7 @@ use domain::{
     },
 };
 use http::header;
+use serde_json::{Value, json};
 use std::time::Duration;
 use zeroize::Zeroizing;
 
@@ -69,9 +71,10 @@ pub(crate) async fn rotate(
     ctx: AccountCtx,
     Id(id): Id<DestinationId>,
     if_match: IfMatch,
-    OptionalBody(body): OptionalBody<RotateSecret>,
+    OptionalBody(body): OptionalBody<Option<Value>>,
 ) -> Result<Versioned<DestinationView>, ApiError> {
     let account = ctx.require(Scope::DestinationsWrite)?;
+    let body: RotateSecret = json::from_value(body.unwrap_or_else(|| json!({})))?;
     let overlap = body.overlap_seconds.unwrap_or(limits::ROTATION_OVERLAP_DEFAULT.as_secs());
     let mut checks = Checks::default();
     checks.range("/overlap_seconds", overlap, 0..=limits::ROTATION_OVERLAP_MAX.as_secs());

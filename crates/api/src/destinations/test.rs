@@ -5,6 +5,7 @@ use crate::{
     auth::AccountCtx,
     error::ApiError,
     hang_up::HangUp,
+    json,
     optional_body::OptionalBody,
     path::Id,
     problems,
@@ -18,7 +19,7 @@ use domain::{
     id::{AccountId, DestinationId, EventId},
     limits,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -38,9 +39,10 @@ pub(crate) async fn test(
     ctx: AccountCtx,
     Id(id): Id<DestinationId>,
     hang_up: Option<Extension<HangUp>>,
-    OptionalBody(body): OptionalBody<TestEvent>,
+    OptionalBody(body): OptionalBody<Option<Value>>,
 ) -> Result<Json<AttemptView>, ApiError> {
     let account = ctx.require(Scope::DestinationsWrite)?;
+    let body: TestEvent = json::from_value(body.unwrap_or_else(|| json!({})))?;
     app.store.destination(account, id).await?;
     let _permit = app.tests.begin(account)?;
     // Written down before it is sent: it changes nothing here, but it may there.

@@ -47,6 +47,8 @@ fn given(found: &str) -> &str {
         "map" => "an object",
         "sequence" => "a list",
         "unit value" => "null",
+        // Not repeated: where another type is wanted, it may still be a secret.
+        _ if found.starts_with("string ") => "a string",
         _ => found
             .strip_prefix("integer ")
             .or_else(|| found.strip_prefix("floating point "))
@@ -65,7 +67,7 @@ mod tests {
             ("invalid type: integer `1`, expected a string", "expected a string, found 1"),
             ("invalid type: map, expected f64", "expected a number, found an object"),
             ("invalid type: null, expected struct Publish", "expected an object, found null"),
-            ("invalid type: string \"x\", expected a sequence", "expected a list, found string \"x\""),
+            ("invalid type: string \"x\", expected a sequence", "expected a list, found a string"),
             (
                 "invalid value: integer `-1`, expected u32",
                 "expected a whole number from 0 to 4294967295, found -1",

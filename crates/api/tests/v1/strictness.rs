@@ -103,7 +103,7 @@ on_every_store! {
         let problem = world.post("/v1/destinations", body).await.expect(422);
         assert_eq!(
             problem["errors"][0]["detail"],
-            "expected a whole number that is not negative, found string \"5\""
+            "expected a whole number that is not negative, found a string"
         );
     }
 }

@@ -100,7 +100,8 @@ struct Acts<'a> {
 
 impl Acts<'_> {
     async fn entries(&self) -> Result<Vec<Value>> {
-        let listed = self.testbed.get("/v1/audit?limit=200").await?;
+        let request = json_request("GET", "/v1/audit?limit=200", API_KEY, "");
+        let listed: RawAnswer = raw_http::exchange(self.testbed.addr, &request, LIMIT).await?;
         let listed: Value = serde_json::from_str(listed.body())?;
         Ok(listed["data"].as_array().context("a list of entries")?.clone())
     }

@@ -20,7 +20,7 @@ use domain::signature::{SigningSecret, verify};
 use serde_json::Value;
 
 use crate::harness::doctor::{doctor, node_command};
-use crate::harness::multi_node::{drain_and_settle, start_nodes};
+use crate::harness::multi_node::{SLOW_ENOUGH, drain_and_settle, start_nodes};
 use crate::harness::prelude::*;
 use crate::harness::testbed::OPERATOR_KEY;
 
@@ -36,7 +36,15 @@ const NOT_REACHED: i32 = 6;
 
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let plan = TestbedPlan::of_several(options)?.env(VARIABLE, OLD);
-    let (mut testbed, source) = start_nodes(plan, 20, 8).await?;
+    let (mut testbed, source) = match options.store() {
+        StoreKind::Postgres => start_nodes(plan, 20, 8).await?,
+        StoreKind::Sqlite => {
+            let testbed = plan.start().await?;
+            let source = RoutedSource::make(&testbed, 20, 8).await?;
+            testbed.receiver.default_script(Reply::ok().after(SLOW_ENOUGH));
+            (testbed, source)
+        }
+    };
     testbed.receiver.recording(Recording::FullWithBodies);
     let operator = Client::new(&testbed.base_url(), OPERATOR_KEY)?;
     let accounts = options.count(1_000);
@@ -73,7 +81,13 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     refuse_to_start(&mut testbed, &mut faults, report).await?;
 
     let sent = pump.finish().await;
-    drain_and_settle(&mut testbed, &source, &sent, faults, report).await?;
+    if testbed.database.kind() == StoreKind::Postgres {
+        drain_and_settle(&mut testbed, &source, &sent, faults, report).await?;
+    } else {
+        report.must_all_be_accepted(&sent);
+        testbed.must_be_running(report);
+        settle_accounts(&testbed, &source, source.evidence(&sent, faults), report).await?;
+    }
     let failed = "select count(*) from attempts where outcome is not null and outcome <> 'success'";
     report.must_be("failed_attempts", testbed.database.number(failed).await?, 0);
     let dead = "select count(*) from attempts where ending = 'dead_letter'";

@@ -28,6 +28,7 @@ use crate::harness::testbed::{API_KEY, OPERATOR_KEY};
 const MASTER_BYTES: [u8; 32] = *b"A key that must not be found 32b";
 /// In every field that takes a secret so many different ones are given, one after the other or in different objects.
 const EACH: u64 = 20;
+const USERS: u64 = 3;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
@@ -174,11 +175,11 @@ impl Asker<'_> {
                 let key = made["key"].as_str().context("a key is shown when it is made")?;
                 canaries.know(what, key.rsplit('_').next().unwrap_or_default());
             }
-            let user = json!({
-                "name": format!("user-{number}"), "password": canaries.plant("a password of a user"), "role": "operator",
-            });
-            // Each takes a while on purpose.
-            if number < 3 {
+            // Each is slow on purpose.
+            if number < USERS {
+                let password = canaries.plant("a password of a user");
+                let user =
+                    json!({ "name": format!("user-{number}"), "password": password, "role": "operator" });
                 operator.ask("POST", "/v1/users", &user).await?;
             }
             let account = self.testbed.client.own_account().await?.id;

@@ -275,10 +275,6 @@ impl Asker<'_> {
                 b"",
             ),
         );
-        add(
-            "an unknown page",
-            raw_http::json_request("GET", &format!("/v1/{}", wrong(canaries)), API_KEY, ""),
-        );
         let destination = |auth: Value, signing: Value| {
             json!({ "name": "x", "url": "https://example.com/", "auth": auth, "signing": signing })
                 .to_string()

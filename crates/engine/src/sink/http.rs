@@ -221,8 +221,12 @@ impl<T> HttpSink<T> {
                     || (self.format == Format::CloudeventsBinary && name.starts_with(cloud_event::PREFIX))
             };
             let forwarded = self.forward.iter().any(|wanted| wanted == name.as_str()) && !is_set();
-            if forwarded && let Ok(name) = name.parse::<HeaderName>() {
-                set(name.clone(), value)?;
+            // Whoever sends events in says what stands in it: that must not end a delivery.
+            if forwarded
+                && let (Ok(name), Ok(sent)) =
+                    (name.parse::<HeaderName>(), HeaderValue::from_bytes(value.as_bytes()))
+            {
+                headers.insert(name.clone(), sent);
                 shown.push((name.to_string(), value.clone()));
             }
         }

@@ -370,6 +370,21 @@ async fn a_header_that_is_set_is_sent_as_it_is_set_whatever_comes_in() {
 }
 
 #[tokio::test]
+async fn a_forwarded_header_is_sent_beyond_ascii_too_and_left_out_where_it_cannot_be() {
+    let bench = bench().await;
+    let forwarded = |it: &mut domain::destination::Destination| {
+        it.forward_headers = vec!["x-city".into(), "x-line".into()]
+    };
+    let destination = bench.destination("a", forwarded).await;
+    let headers = &[("x-city", "Zürich"), ("x-line", "a\nb: c")];
+    bench.send_as(destination, b"{}", Wish { headers, ..Wish::default() }).await;
+    bench.ended(destination).await;
+    let kept = bench.receiver.snapshot().pop().unwrap().kept.unwrap();
+    assert_eq!(kept.headers["x-city"].as_bytes(), "Zürich".as_bytes());
+    assert!(!kept.headers.contains_key("x-line") && !kept.headers.contains_key("b"));
+}
+
+#[tokio::test]
 async fn what_an_answer_repeats_of_a_credential_is_not_kept() {
     let bench = bench().await;
     let reply = Reply::status(400).header("set-cookie", "session=1").header("x-echo", "Bearer open-sesame");

@@ -6,7 +6,7 @@ use crate::{
     StoreError, seals::collected,
 };
 use async_trait::async_trait;
-use domain::{audit::AuditEntry, id::AccountId, seal::Sealed};
+use domain::{account::Account, audit::AuditEntry, id::AccountId, seal::Sealed};
 
 #[async_trait]
 impl KeptSeals for MemoryStore {
@@ -17,7 +17,11 @@ impl KeptSeals for MemoryStore {
     ) -> Result<Vec<KeptDataKey>, StoreError> {
         let tables = self.tables();
         let behind = tables.accounts.values().filter(|account| Some(account.id) > after);
-        Ok(behind.take(limit).map(KeptDataKey::of).collect())
+        let kept = |account: &Account| KeptDataKey {
+            account_id: account.id,
+            data_key: Some(account.data_key.clone()),
+        };
+        Ok(behind.take(limit).map(kept).collect())
     }
 
     async fn settings(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {

@@ -421,11 +421,10 @@ impl fmt::Debug for SigningInput {
 }
 
 /// What a destination signs with.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RotatedKey {
     /// The secret that it shares with its receivers.
-    #[default]
     Secret,
     /// The pair that it makes Ed25519 signatures with. If it has none yet, one is made.
     KeyPair,
@@ -435,9 +434,9 @@ pub enum RotatedKey {
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RotateSecret {
-    /// Which of both.
-    #[schema(inline)]
-    pub which: RotatedKey,
+    /// Which of both; the secret if it is left out.
+    #[schema(value_type = Option<schema::RotatedKey>)]
+    pub which: Option<RotatedKey>,
     /// Your own; one is made otherwise. Of a key pair: `whsk_` and seed and public key in base64.
     #[schema(value_type = Option<schema::SchemeSecret>, write_only)]
     pub secret: Option<String>,

@@ -29,7 +29,7 @@ pub struct NameQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(min_length = 1, max_length = 200)]
     pub name: Option<String>,
-    /// Has exactly this uid.
+    /// Has exactly this uid, which has 1 to 200 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
 }
@@ -44,7 +44,7 @@ pub struct DestinationQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(min_length = 1, max_length = 200)]
     pub name: Option<String>,
-    /// Has exactly this uid.
+    /// Has exactly this uid, which has 1 to 200 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
     /// Has this in its URL, in whatever case.

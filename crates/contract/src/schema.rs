@@ -155,6 +155,9 @@ texts! {
     AccountScope: words_of(account::Scope::OF_ACCOUNT.iter().map(|scope| scope.as_str()))
         .description(Some("A permission that a key of an account may have."))
         .build();
+    RotatedKey: words(&["secret", "key_pair"])
+        .description(Some("The secret that a destination shares with its receivers, or the pair that it makes Ed25519 signatures with."))
+        .build();
     SigningScheme: words(destination::Scheme::WORDS)
         .description(Some("Which signature is made with the secret: that of Standard Webhooks, one as Stripe or GitHub makes it, or none."))
         .build();

@@ -29,7 +29,7 @@ use domain::{
     },
 };
 use http::header;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 use std::time::Duration;
 use zeroize::Zeroizing;
 
@@ -71,17 +71,17 @@ pub(crate) async fn rotate(
     ctx: AccountCtx,
     Id(id): Id<DestinationId>,
     if_match: IfMatch,
-    OptionalBody(body): OptionalBody<Option<Value>>,
+    OptionalBody(body): OptionalBody<Map<String, Value>>,
 ) -> Result<Versioned<DestinationView>, ApiError> {
     let account = ctx.require(Scope::DestinationsWrite)?;
-    let body: RotateSecret = json::from_value(body.unwrap_or_else(|| json!({})))?;
+    let body: RotateSecret = json::from_value(Value::Object(body))?;
     let overlap = body.overlap_seconds.unwrap_or(limits::ROTATION_OVERLAP_DEFAULT.as_secs());
     let mut checks = Checks::default();
     checks.range("/overlap_seconds", overlap, 0..=limits::ROTATION_OVERLAP_MAX.as_secs());
     checks.done()?;
     let key = app.data_key(account).await?;
     let until = app.now().plus(Duration::from_secs(overlap));
-    if body.which == RotatedKey::KeyPair {
+    if body.which == Some(RotatedKey::KeyPair) {
         let pair = given_or_new_pair(body.secret.as_deref(), &*app.dice)?;
         let destination = change(&app, &ctx, id, &if_match, |destination| {
             let secret = &mut destination.secret;

@@ -19,7 +19,7 @@ use domain::{
     id::{AccountId, DestinationId, EventId},
     limits,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -39,10 +39,10 @@ pub(crate) async fn test(
     ctx: AccountCtx,
     Id(id): Id<DestinationId>,
     hang_up: Option<Extension<HangUp>>,
-    OptionalBody(body): OptionalBody<Option<Value>>,
+    OptionalBody(body): OptionalBody<Map<String, Value>>,
 ) -> Result<Json<AttemptView>, ApiError> {
     let account = ctx.require(Scope::DestinationsWrite)?;
-    let body: TestEvent = json::from_value(body.unwrap_or_else(|| json!({})))?;
+    let body: TestEvent = json::from_value(Value::Object(body))?;
     app.store.destination(account, id).await?;
     let _permit = app.tests.begin(account)?;
     // Written down before it is sent: it changes nothing here, but it may there.

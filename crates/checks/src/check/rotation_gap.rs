@@ -112,7 +112,7 @@ async fn destination(testbed: &Testbed, kind: Kind) -> Result<Rotation> {
 async fn rotate(testbed: &Testbed, rotation: &mut Rotation) -> Result<()> {
     let which = if rotation.kind == Kind::KeyPair { RotatedKey::KeyPair } else { RotatedKey::Secret };
     let overlap_seconds = Some(OVERLAP.as_secs());
-    let how = RotateSecret { which, overlap_seconds, ..RotateSecret::default() };
+    let how = RotateSecret { which: Some(which), overlap_seconds, ..RotateSecret::default() };
     rotation.asked_us = testbed.receiver.now_us();
     let signing = testbed.client.rotate_secret_as(rotation.id, &how).await?.signing;
     let (new, until) = match rotation.kind {

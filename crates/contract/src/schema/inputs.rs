@@ -151,7 +151,7 @@ pub struct OAuth2Auth {
     params: Option<TokenParams>,
 }
 
-/// A client certificate, shown when TLS is agreed on. It is checked when it is written: the key belongs to the first
+/// A client certificate, shown when TLS is agreed on. The URL is then one of https. It is checked when it is written: the key belongs to the first
 /// certificate, each certificate is followed by its issuer, and none of them has ended. Both are given together.
 #[derive(ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -17,6 +17,7 @@ mod clock_jumps;
 mod cold_start;
 mod compressed_ingest;
 mod connections_cut;
+mod cost_of_growth;
 mod cost_of_more_nodes;
 mod cost_of_refusing;
 mod customers_under_kills;
@@ -33,6 +34,7 @@ mod fanout_to_50;
 mod fanout_to_5k;
 mod flushed_before_answered;
 mod forbidden_targets;
+mod foreign_ids;
 mod frozen_chore;
 mod frozen_node;
 mod full_disk;
@@ -191,6 +193,8 @@ checks! {
         "a rolling restart delays nothing by more than two seconds and doubles nothing";
     cost_of_more_nodes ["scale"] POSTGRES =>
         "four nodes spend no more CPU time on an event than one, within 15 %";
+    cost_of_growth [] BOTH =>
+        "an event costs the same however much is stored, waits or is configured, within 15 %";
     killed_while_expanding ["c01"] BOTH =>
         "a node killed while it expands a large fan-out leaves no delivery out and makes none twice";
     nodes_killed_while_expanding [] POSTGRES =>
@@ -287,6 +291,7 @@ checks! {
     key_handling ["f08"] BOTH =>
         "nothing of a key is stored, none is taken from a URL, and one that is over is refused everywhere within a second";
     scope_matrix ["f10"] BOTH => "a key may do what its scopes say, and nothing else";
+    foreign_ids ["f09"] BOTH => "what another account has is as absent as what never was";
     sql_injection ["f16"] BOTH => "what somebody searches for is never read as SQL";
     changed_audit_log ["f19"] BOTH =>
         "every act leaves one entry, and an entry that is changed or taken out afterwards is named";

@@ -1,7 +1,7 @@
 //! Thousands of destinations of the account, written straight into the tables while no node runs: by API a hundred
 //! thousand would take minutes, and how they were made is not what these checks are about. Each has a secret of its own,
-//! sealed as the node seals it, and a route for the events of type `fanout` that are published; every tenth has two more, which
-//! match too and may deliver nothing.
+//! sealed as the node seals it, and a route for events that are published: those of type `fanout`, with two routes more to every tenth,
+//! which match too and may deliver nothing, or those of a type of its own.
 
 use anyhow::{Context, Result, ensure};
 use client::Publish;
@@ -26,8 +26,17 @@ const STEP: usize = 5_000;
 /// Of so many destinations one has several routes.
 const SHARED_EVERY: usize = 10;
 
-/// Adds so many destinations to the account that the testbed's key acts for.
+/// Adds so many destinations to the account that the testbed's key acts for; all of them get the same events.
 pub(crate) async fn add_destinations(testbed: &Testbed, size: usize) -> Result<()> {
+    add_destinations_for(testbed, size, |at| (EVENT_TYPE.to_owned(), routes_to(at))).await
+}
+
+/// The same, each for the events of the type that is said of its place, by so many routes.
+pub(crate) async fn add_destinations_for(
+    testbed: &Testbed,
+    size: usize,
+    gets: impl Fn(usize) -> (String, usize),
+) -> Result<()> {
     let row = testbed.database.rows("select doc, version from accounts order by id limit 1").await?;
     let row = row.first().context("the account is made at the first start")?;
     let account: Account = serde_json::from_str(row[0].text().context("a document")?)?;
@@ -55,8 +64,9 @@ pub(crate) async fn add_destinations(testbed: &Testbed, size: usize) -> Result<(
         let own = database.literal(id.bytes());
         destinations.push(format!("({own}, {common}, {}, {})", id.shard(), quoted(&destination)?));
         let mut rows = Vec::new();
-        for _ in 0..routes_to(at) {
-            let route = route_to(&destination, now);
+        let (event_type, ways) = gets(at);
+        for _ in 0..ways {
+            let route = route_to(&destination, &event_type, now);
             let of_route = database.literal(route.id.bytes());
             rows.push(format!("({of_route}, {common}, {own}, {}{none})", quoted(&route)?));
         }
@@ -111,7 +121,7 @@ pub(crate) async fn expansions(database: &Database) -> Result<u64> {
     database.count("expanding_events").await
 }
 
-fn route_to(destination: &Destination, now: Timestamp) -> Route {
+fn route_to(destination: &Destination, event_type: &str, now: Timestamp) -> Route {
     Route {
         id: RouteId::at(now, RandomDice.bits()),
         account_id: destination.account_id,
@@ -120,7 +130,7 @@ fn route_to(destination: &Destination, now: Timestamp) -> Route {
         enabled: true,
         source_id: None,
         destination_id: destination.id,
-        event_types: vec![EVENT_TYPE.parse().expect("a word is a pattern")],
+        event_types: vec![event_type.parse().expect("a type is a pattern")],
         filter: None,
         retry_policy: Default::default(),
         timeout_seconds: None,

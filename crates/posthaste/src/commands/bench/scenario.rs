@@ -24,6 +24,8 @@ pub(super) enum Scenario {
     Slots,
     /// Twenty events a second, and nothing else: how long one takes
     Idle,
+    /// A hundred events a second, and nothing else: what one costs when there is little to do
+    Low,
     /// Three times as many events as can be taken
     Overload,
     /// kill -9 under load: what is lost, what comes twice, how long it takes
@@ -39,6 +41,7 @@ impl Scenario {
             Self::BlackHole => "black-hole",
             Self::Slots => "slots",
             Self::Idle => "idle",
+            Self::Low => "low",
             Self::Overload => "overload",
             Self::Crash => "crash",
         }
@@ -55,6 +58,7 @@ impl Scenario {
             }
             Self::Slots => "a destination that takes 300 ms",
             Self::Idle => "twenty events a second and nothing else",
+            Self::Low => "a hundred events a second and nothing else",
             Self::Overload => "three times as many events as can be taken",
             Self::Crash => "kill -9 under load",
         }
@@ -80,7 +84,7 @@ impl Scenario {
             Self::One | Self::Fanout | Self::Slow => args.time * 2 * rounds + args.time,
             Self::BlackHole => args.time * 2 * rounds,
             Self::Slots => args.time * 4 * rounds,
-            Self::Idle | Self::Crash => args.time * rounds,
+            Self::Idle | Self::Low | Self::Crash => args.time * rounds,
             Self::Overload => args.time * 2 * rounds,
         }
     }
@@ -98,7 +102,7 @@ impl Scenario {
             }
             Self::BlackHole => trouble::black_hole(args, trial, told, &mut figures).await?,
             Self::Slots => pace::slots(args, trial, told, &mut figures).await?,
-            Self::Idle => quiet::idle(args, trial, told, &mut figures).await?,
+            Self::Idle | Self::Low => quiet::measure(self, args, trial, told, &mut figures).await?,
             Self::Overload => trouble::overload(args, trial, told, &mut figures).await?,
             Self::Crash => trouble::crash(args, trial, told, &mut figures).await?,
         }

@@ -12,26 +12,29 @@ use crate::{
 use lab::{Load, Until};
 use std::time::Duration;
 
-const PER_SECOND: f64 = 20.0;
+const IDLE_PER_SECOND: f64 = 20.0;
+const LOW_PER_SECOND: f64 = 100.0;
 const DRAINS_WITHIN: Duration = Duration::from_secs(20);
 
-pub(super) async fn idle(
+pub(super) async fn measure(
+    scenario: Scenario,
     args: &BenchArgs,
     mut trial: Trial,
     told: &mut Told,
     figures: &mut Figures,
 ) -> Result<(), Failure> {
+    let per_second = if scenario == Scenario::Low { LOW_PER_SECOND } else { IDLE_PER_SECOND };
     trial.destination("d", 10, "bench.one").await?;
     let types = ["bench.one".to_owned()];
     // The first events open connections.
     let warm = trial.pump(Until::Count(20), 1, &types);
     trial.send(warm).await?;
     for round in 0..args.rounds {
-        told.round(Scenario::Idle, round, args.rounds);
+        told.round(scenario, round, args.rounds);
         trial.receiver.clear();
         let before = trial.spent();
         let mut config = trial.pump(Until::Elapsed(args.time), 1, &types);
-        config.load = Load::Open { per_second: PER_SECOND };
+        config.load = Load::Open { per_second };
         let sent = told.during(trial.send(config)).await?;
         trial.receiver.wait_for_succeeded(sent.accepted, DRAINS_WITHIN).await;
         let (nodes, database) = trial.spent().since(before, sent.accepted);

@@ -1,5 +1,6 @@
 //! What is tried. Each scenario has nodes and a store of its own, and says itself what one round of it measures.
 
+mod large_fanout;
 mod pace;
 mod quiet;
 mod throughput;
@@ -16,6 +17,8 @@ pub(super) enum Scenario {
     One,
     /// Every event goes to fifty destinations
     Fanout,
+    /// Every event goes to five thousand destinations: how many such events are kept up
+    LargeFanout,
     /// Two hundred destinations, each of which takes 50 ms
     Slow,
     /// One destination never takes a connection, and nine tenths of all events are for it: what the others notice
@@ -37,6 +40,7 @@ impl Scenario {
         match self {
             Self::One => "one",
             Self::Fanout => "fanout",
+            Self::LargeFanout => "large-fanout",
             Self::Slow => "slow",
             Self::BlackHole => "black-hole",
             Self::Slots => "slots",
@@ -52,6 +56,7 @@ impl Scenario {
         match self {
             Self::One => "one destination that answers at once",
             Self::Fanout => "every event goes to fifty destinations",
+            Self::LargeFanout => "every event goes to five thousand destinations",
             Self::Slow => "two hundred destinations that take 50 ms each",
             Self::BlackHole => {
                 "nine tenths of all events are for a destination that never takes a connection"
@@ -84,6 +89,7 @@ impl Scenario {
             Self::One | Self::Fanout | Self::Slow => args.time * 2 * rounds + args.time,
             Self::BlackHole => args.time * 2 * rounds,
             Self::Slots => args.time * 4 * rounds,
+            Self::LargeFanout => args.time * rounds + args.time,
             Self::Idle | Self::Low | Self::Crash => args.time * rounds,
             Self::Overload => args.time * 2 * rounds,
         }
@@ -102,6 +108,7 @@ impl Scenario {
             }
             Self::BlackHole => trouble::black_hole(args, trial, told, &mut figures).await?,
             Self::Slots => pace::slots(args, trial, told, &mut figures).await?,
+            Self::LargeFanout => large_fanout::measure(args, trial, told, &mut figures).await?,
             Self::Idle | Self::Low => quiet::measure(self, args, trial, told, &mut figures).await?,
             Self::Overload => trouble::overload(args, trial, told, &mut figures).await?,
             Self::Crash => trouble::crash(args, trial, told, &mut figures).await?,

@@ -18,10 +18,13 @@ use std::{
     time::{Duration, Instant},
 };
 use store::postgres::SCRATCH;
+use tokio::task::JoinSet;
 use url::Url;
 
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
 const STOPS_WITHIN: Duration = Duration::from_secs(20);
+/// Fewer than an account may have under way.
+const MADE_AT_ONCE: usize = 16;
 
 /// Call [`Trial::end`] when it is over.
 pub(super) struct Trial {
@@ -44,6 +47,23 @@ pub(super) struct Trial {
 struct OwnNode {
     process: ChildProcess,
     at: std::net::SocketAddr,
+}
+
+/// A destination that is to be made, and the events it is to get.
+struct Plan {
+    client: Client,
+    source: SourceId,
+    destination: NewDestination,
+    event_types: Vec<String>,
+}
+
+impl Plan {
+    async fn make(self) -> Result<DestinationId, Failure> {
+        let id = self.client.create_destination(&self.destination).await?.id;
+        let route = NewRoute::from_source(self.source, id);
+        self.client.create_route(&NewRoute { event_types: self.event_types, ..route }).await?;
+        Ok(id)
+    }
 }
 
 /// CPU time so far.
@@ -182,13 +202,38 @@ impl Trial {
         slots: u32,
         event_type: &str,
     ) -> Result<(), Failure> {
-        let new = NewDestination { max_concurrency: Some(slots), ..NewDestination::new(name, url) };
-        let id = self.client.create_destination(&new).await?.id;
-        self.destinations.push(id);
-        let mut route = NewRoute::from_source(self.source, id);
-        route.event_types = vec![event_type.to_owned()];
-        self.client.create_route(&route).await?;
+        self.destinations.push(self.plan(name, url, slots, event_type).make().await?);
         Ok(())
+    }
+
+    /// Many destinations at the receiver that get the same events; several at once, so that changes share flushes.
+    pub(super) async fn destinations(
+        &mut self,
+        names: &[String],
+        slots: u32,
+        event_type: &str,
+    ) -> Result<(), Failure> {
+        let (mut names, mut making) = (names.iter(), JoinSet::new());
+        loop {
+            while making.len() < MADE_AT_ONCE
+                && let Some(name) = names.next()
+            {
+                let url = self.receiver.url(&format!("/d/{name}"));
+                making.spawn(self.plan(name, &url, slots, event_type).make());
+            }
+            let Some(made) = making.join_next().await else { return Ok(()) };
+            self.destinations.push(made.context("a destination is not made")??);
+        }
+    }
+
+    fn plan(&self, name: &str, url: &str, slots: u32, event_type: &str) -> Plan {
+        let destination = NewDestination { max_concurrency: Some(slots), ..NewDestination::new(name, url) };
+        Plan {
+            client: self.client.clone(),
+            source: self.source,
+            destination,
+            event_types: vec![event_type.to_owned()],
+        }
     }
 
     /// Another limit for the only destination.

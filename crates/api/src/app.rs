@@ -319,6 +319,7 @@ impl App {
             dice: dice.clone(),
             observer: Arc::new(CommitObserver { health: health.clone(), figures: figures.clone() }),
             tracer: config.tracer.clone(),
+            master_keys: secrets.master_keys(),
             settings: ingest::IngestSettings {
                 queue: config.ingest_queue,
                 ..ingest::IngestSettings::default()

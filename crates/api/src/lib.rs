@@ -62,6 +62,7 @@ mod deliveries;
 mod destinations;
 mod events;
 mod nodes;
+mod opening;
 mod optional_body;
 mod page_params;
 mod passwords;

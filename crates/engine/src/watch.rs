@@ -2,7 +2,7 @@
 //! are compared, and what has changed is read again before anything else starts there. A word from the node that made
 //! the change only makes it faster. A node that is alone makes all changes itself, and is told by its own API.
 
-use crate::{backoff::Backoff, dispatcher::Message, ownership_view::OwnershipView};
+use crate::{backoff::Backoff, data_keys::DataKeys, dispatcher::Message, ownership_view::OwnershipView};
 use domain::{dice::Dice, id::AccountId, limits};
 use std::{
     collections::BTreeSet,
@@ -32,6 +32,7 @@ pub(crate) struct ConfigWatch {
     pub(crate) dice: Arc<dyn Dice>,
     pub(crate) ownership_view: Arc<OwnershipView>,
     pub(crate) dispatcher: mpsc::Sender<Message>,
+    pub(crate) data_keys: Arc<DataKeys>,
 }
 
 impl EarlyLooks {
@@ -104,6 +105,7 @@ impl ConfigWatch {
                     // It was deleted: its lanes are to know. What belongs to no account knows already.
                     None if *account == AccountId::MIN => {}
                     None => {
+                        self.data_keys.forget(*account);
                         let _ = self.dispatcher.send(Message::Changed(Change::Defaults(*account))).await;
                     }
                 }
@@ -114,6 +116,7 @@ impl ConfigWatch {
 
     /// The destinations that changed are outdated; then the account is known up to `version`.
     async fn review(&self, account: AccountId, known: i64, version: i64) -> Result<(), StoreError> {
+        self.data_keys.forget(account);
         if self.has_other_defaults(account, known).await? {
             let _ = self.dispatcher.send(Message::Changed(Change::Defaults(account))).await;
         }

@@ -315,6 +315,7 @@ impl Flusher {
             .catch_unwind()
             .await
             .unwrap_or_else(|panic| Err(IngestError::Bug(format!("panic: {}", panic_message(&*panic)))))?;
+        stale.new.event = self.matcher.prepare_again(&stale.new.event, snapshot, &self.dice).await?;
         stale.rounds += 1;
         stale.new.account_version = snapshot.version;
         (stale.new.deliveries, stale.new.expands) = (deliveries, expands);

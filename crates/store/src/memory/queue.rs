@@ -3,7 +3,7 @@
 use super::{EndedDelivery, KeptAttempt, MemoryStore, Tables};
 use crate::{
     AttemptRecord, Consequence, DueDelivery, Fact, FetchedDelivery, LaneHead, Queue, Settlement, StoreError,
-    TrackHead, Window, queue::first_track,
+    StoredEvent, TrackHead, Window, queue::first_track,
 };
 use async_trait::async_trait;
 use domain::{
@@ -37,12 +37,12 @@ impl Queue for MemoryStore {
         Ok(read.collect())
     }
 
-    async fn payload(&self, event: EventId) -> Result<Option<Arc<Event>>, StoreError> {
+    async fn payload(&self, event: EventId) -> Result<Option<StoredEvent>, StoreError> {
         self.interrupted("payload")?;
         match self.tables().events.get(&event) {
             Some(kept) if kept.payload_erased_at.is_some() => Ok(None),
             Some(kept) if !kept.is_whole() => Err(StoreError::Altered),
-            kept => Ok(kept.map(|kept| kept.event.clone())),
+            kept => Ok(kept.map(super::KeptEvent::stored)),
         }
     }
 
@@ -169,10 +169,9 @@ impl Tables {
     ) -> FetchedDelivery {
         let kept = self.events.get(&delivery.event_id);
         let has_payload = kept.is_some_and(super::KeptEvent::is_carried);
-        let kept = kept.map(|kept| &kept.event);
-        let event = kept.map(|event| {
-            let carry = || if has_payload { event.clone() } else { Arc::new(without_payload(event)) };
-            carried.entry(event.id).or_insert_with(carry).clone()
+        let event = kept.map(|kept| {
+            let carry = || if has_payload { kept.event.clone() } else { Arc::new(kept.outside()) };
+            carried.entry(kept.event.id).or_insert_with(carry).clone()
         });
         FetchedDelivery { shard, delivery: delivery.clone(), event, has_payload }
     }
@@ -320,8 +319,4 @@ fn record(attempt: &Attempt, delivery: &Delivery, late: bool) -> AttemptRecord {
         node: attempt.node,
         late,
     }
-}
-
-pub(super) fn without_payload(event: &Event) -> Event {
-    Event { payload: bytes::Bytes::new(), ..event.clone() }
 }

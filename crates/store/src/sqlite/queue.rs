@@ -10,10 +10,11 @@ use super::{
     writer::Priority,
 };
 use crate::{
-    FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Window, payload, queue::first_track,
-    shard_scan::ShardScan,
+    FetchedDelivery, LaneHead, Queue, SealedEvent, Settlement, StoreError, StoredEvent, TrackHead, Window,
+    payload, queue::first_track, sealed_event, shard_scan::ShardScan,
 };
 use async_trait::async_trait;
+use bytes::Bytes;
 use domain::{
     audit::AuditEntry,
     delivery::{CancelReason, Delivery, Ending, Position},
@@ -47,14 +48,15 @@ impl Queue for SqliteStore {
         .await
     }
 
-    async fn payload(&self, event: EventId) -> Result<Option<Arc<Event>>, StoreError> {
-        // No limit: this is for those that were too large to carry.
-        let found =
-            self.read_for_engine(move |connection| fetch_event(connection, event, usize::MAX)).await?;
+    async fn payload(&self, event: EventId) -> Result<Option<StoredEvent>, StoreError> {
+        let found = self
+            .read_for_engine(move |connection| fetch_event(connection, event, FetchedPayload::Whatever))
+            .await?;
         match found {
             Some(FetchedEvent { erased: true, .. }) => Ok(None),
             Some(FetchedEvent { altered: true, .. }) => Err(StoreError::Altered),
-            found => Ok(found.map(|found| found.event)),
+            Some(FetchedEvent { sealed: Some(sealed), .. }) => Ok(Some(StoredEvent::Sealed(sealed))),
+            found => Ok(found.map(|found| StoredEvent::Plain(found.event))),
         }
     }
 
@@ -197,11 +199,21 @@ impl SqliteStore {
 
 #[derive(Clone)]
 struct FetchedEvent {
-    /// Without its payload if that is too large or altered.
+    /// Without its payload if that is too large, sealed or altered.
     event: Arc<Event>,
+    sealed: Option<Box<SealedEvent>>,
     has_payload: bool,
     altered: bool,
     erased: bool,
+}
+
+/// Which payloads are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FetchedPayload {
+    /// One that travels with its deliveries.
+    Carried,
+    /// However large it is, sealed or not.
+    Whatever,
 }
 
 fn fetch(
@@ -239,7 +251,7 @@ fn fetch(
         let known = match events.get(&delivery.event_id) {
             Some(known) => known.clone(),
             None => {
-                let read = fetch_event(connection, delivery.event_id, limits::CARRIED_BYTES)?;
+                let read = fetch_event(connection, delivery.event_id, FetchedPayload::Carried)?;
                 events.insert(delivery.event_id, read.clone());
                 read
             }
@@ -258,23 +270,33 @@ fn fetch(
     Ok(fetched)
 }
 
-/// The event, with its payload if that has no more than so many bytes.
+/// The event, with its payload if it is one of those.
 fn fetch_event(
     connection: &Connection,
     id: EventId,
-    carried_bytes: usize,
+    wanted: FetchedPayload,
 ) -> Result<Option<FetchedEvent>, Trouble> {
     let read = |columns: &mut Columns<'_>| -> Result<FetchedEvent, Trouble> {
         let event = columns.event()?;
         let (stored, size, crc) = (columns.optional_blob()?, columns.count()? as usize, columns.get()?);
+        let erased = columns.optional_time()?.is_some();
+        if let (Some(stored), Some(headers)) = (stored, columns.sealed()?) {
+            let altered = sealed_event::check(stored, crc).is_err();
+            let sealed = SealedEvent::new(event.clone(), size, Bytes::copy_from_slice(stored), headers);
+            let (event, sealed) = (Arc::new(event), Some(Box::new(sealed)));
+            return Ok(FetchedEvent { event, sealed, has_payload: false, altered, erased });
+        }
         let payload = stored.and_then(|stored| payload::read(stored, size, crc));
         let (has_payload, altered) = (payload.is_some(), stored.is_some() && payload.is_none());
         let event = Arc::new(Event { payload: payload.unwrap_or_default(), ..event });
-        let erased = columns.optional_time()?.is_some();
-        Ok(FetchedEvent { event, has_payload, altered, erased })
+        Ok(FetchedEvent { event, sealed: None, has_payload, altered, erased })
+    };
+    let (carried_bytes, sealed) = match wanted {
+        FetchedPayload::Carried => (limits::CARRIED_BYTES, false),
+        FetchedPayload::Whatever => (usize::MAX, true),
     };
     // What goes wrong while it is read is told apart from what keeps it from being found.
-    let found = bound!(FETCH_EVENTS, id: id, carried_bytes: carried_bytes)
+    let found = bound!(FETCH_EVENTS, id: id, carried_bytes: carried_bytes, sealed: sealed)
         .first(connection, |columns| Ok(read(columns)))?;
     match found.transpose() {
         Ok(event) => Ok(event),

@@ -174,6 +174,7 @@ impl Engine {
         };
         let fetcher = Fetcher {
             store: Arc::clone(&store),
+            data_keys: Arc::clone(&data_keys),
             master_keys,
             sinks,
             defaults: Arc::new(settings.defaults.clone()),

@@ -472,6 +472,7 @@ fn arrivals_of(new: &NewEvent) -> impl Iterator<Item = Arrival> {
         delivery: Delivery { payload_bytes, ..delivery.of(&event) },
         event: Some(event.clone()),
         has_payload,
+        sealed: None,
     })
 }
 

@@ -223,6 +223,8 @@ async fn shown(
         0,
     );
     report.must(!attempts.is_empty(), "no attempts are shown");
+    let test = asker.make(testbed, &format!("/v1/destinations/{destination}/test"), &json!({})).await?;
+    report.must(answered(&&test), "a test does not show its answer");
     let refused = asker.read(testbed, &format!("/v1/sources/{strict}/refused")).await?.to_string();
     report.must(refused.contains("secret"), "what was not believed is not shown");
     Ok(())

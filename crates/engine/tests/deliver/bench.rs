@@ -327,6 +327,7 @@ impl Bench {
                 delivery: *delivery,
                 event: Some(event.clone()),
                 has_payload: true,
+                sealed: None,
             });
         }
         handle.arrived(arrivals).await;

@@ -13,6 +13,7 @@ use domain::{
     destination::{Disabled, DisabledReason},
     event::Event,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId},
+    limits,
     operations::OperationalNote,
     outcome::Outcome,
     time::Timestamp,
@@ -169,11 +170,16 @@ impl Tables {
     ) -> FetchedDelivery {
         let kept = self.events.get(&delivery.event_id);
         let has_payload = kept.is_some_and(super::KeptEvent::is_carried);
+        let sealed = kept.filter(|kept| kept.event.payload.len() <= limits::CARRIED_BYTES && kept.is_whole());
+        let sealed = match sealed.map(super::KeptEvent::stored) {
+            Some(StoredEvent::Sealed(sealed)) => Some(Arc::new(*sealed)),
+            _ => None,
+        };
         let event = kept.map(|kept| {
             let carry = || if has_payload { kept.event.clone() } else { Arc::new(kept.outside()) };
             carried.entry(kept.event.id).or_insert_with(carry).clone()
         });
-        FetchedDelivery { shard, delivery: delivery.clone(), event, has_payload }
+        FetchedDelivery { shard, delivery: delivery.clone(), event, has_payload, sealed }
     }
 
     /// Whether it moved its delivery. The row decides: it must be there, and as it was when the attempt started.

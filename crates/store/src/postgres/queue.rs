@@ -55,7 +55,7 @@ pub(super) static FETCH_EVENTS: LazyLock<Planned> = LazyLock::new(|| {
                 payload_crc int4, size_bytes int4, erased bool, sealed_headers bytea",
     };
     let params = params![
-        event_ids: Vec::<Uuid>::new() => UUID_ARRAY, max_payload_bytes: 0_i32 => INT4, sealed: false => BOOL,
+        event_ids: Vec::<Uuid>::new() => UUID_ARRAY, max_payload_bytes: 0_i32 => INT4,
     ];
     Planned::new(definition, params)
 });
@@ -100,7 +100,6 @@ impl Queue for PostgresStore {
         let params = params![
             event_ids: Vec::from_iter(ids) => UUID_ARRAY,
             max_payload_bytes: limits::CARRIED_BYTES as i32 => INT4,
-            sealed: false => BOOL,
         ];
         let events = carried(&connection.read(&FETCH_EVENTS.call, params).await?);
         for WindowDelivery { window, shard, delivery } in waiting {
@@ -110,6 +109,7 @@ impl Queue for PostgresStore {
                 delivery,
                 event: carried.map(|carried| carried.event.clone()),
                 has_payload: carried.is_some_and(|carried| carried.has_payload),
+                sealed: carried.and_then(|carried| carried.sealed.clone()),
             });
         }
         Ok(fetched)
@@ -118,13 +118,15 @@ impl Queue for PostgresStore {
     async fn payload(&self, event: EventId) -> Result<Option<StoredEvent>, StoreError> {
         let connection = self.pools.engine().await?;
         let params = params![
-            event_ids: vec![event.uuid()] => UUID_ARRAY, max_payload_bytes: i32::MAX => INT4, sealed: true => BOOL,
+            event_ids: vec![event.uuid()] => UUID_ARRAY, max_payload_bytes: i32::MAX => INT4,
         ];
         let mut found = carried(&connection.read(&FETCH_EVENTS.call, params).await?);
         match found.remove(&event) {
             Some(CarriedEvent { erased: true, .. }) => Ok(None),
             Some(CarriedEvent { altered: true, .. }) => Err(StoreError::Altered),
-            Some(CarriedEvent { sealed: Some(sealed), .. }) => Ok(Some(StoredEvent::Sealed(sealed))),
+            Some(CarriedEvent { sealed: Some(sealed), .. }) => {
+                Ok(Some(StoredEvent::Sealed(Box::new(Arc::unwrap_or_clone(sealed)))))
+            }
             found => Ok(found.map(|carried| StoredEvent::Plain(carried.event))),
         }
     }
@@ -348,7 +350,7 @@ impl WindowColumns {
 /// An event, without its payload if that is too large, sealed or altered.
 pub(super) struct CarriedEvent {
     pub(super) event: Arc<Event>,
-    sealed: Option<Box<SealedEvent>>,
+    sealed: Option<Arc<SealedEvent>>,
     pub(super) has_payload: bool,
     altered: bool,
     pub(super) erased: bool,
@@ -375,7 +377,7 @@ impl CarriedEvent {
         let altered = sealed_event::check(stored, crc).is_err();
         let payload = Bytes::copy_from_slice(stored);
         let sealed = SealedEvent::new(event.clone(), size_bytes as usize, payload, headers);
-        let sealed = Some(Box::new(sealed));
+        let sealed = (!altered).then(|| Arc::new(sealed));
         Ok(Self { event: Arc::new(event), sealed, has_payload: false, altered, erased })
     }
 }
@@ -400,7 +402,7 @@ pub(super) async fn stored_event(
     id: EventId,
 ) -> Result<Option<StoredEvent>, StoreError> {
     let params = params![
-        event_ids: vec![id.uuid()] => UUID_ARRAY, max_payload_bytes: i32::MAX => INT4, sealed: true => BOOL,
+        event_ids: vec![id.uuid()] => UUID_ARRAY, max_payload_bytes: i32::MAX => INT4,
     ];
     let rows = connection.read(&FETCH_EVENTS.call, params).await?;
     Ok(rows.first(|cells| {

@@ -49,13 +49,14 @@ impl Queue for SqliteStore {
     }
 
     async fn payload(&self, event: EventId) -> Result<Option<StoredEvent>, StoreError> {
-        let found = self
-            .read_for_engine(move |connection| fetch_event(connection, event, FetchedPayload::Whatever))
-            .await?;
+        let found =
+            self.read_for_engine(move |connection| fetch_event(connection, event, usize::MAX)).await?;
         match found {
             Some(FetchedEvent { erased: true, .. }) => Ok(None),
             Some(FetchedEvent { altered: true, .. }) => Err(StoreError::Altered),
-            Some(FetchedEvent { sealed: Some(sealed), .. }) => Ok(Some(StoredEvent::Sealed(sealed))),
+            Some(FetchedEvent { sealed: Some(sealed), .. }) => {
+                Ok(Some(StoredEvent::Sealed(Box::new(Arc::unwrap_or_clone(sealed)))))
+            }
             found => Ok(found.map(|found| StoredEvent::Plain(found.event))),
         }
     }
@@ -201,19 +202,10 @@ impl SqliteStore {
 struct FetchedEvent {
     /// Without its payload if that is too large, sealed or altered.
     event: Arc<Event>,
-    sealed: Option<Box<SealedEvent>>,
+    sealed: Option<Arc<SealedEvent>>,
     has_payload: bool,
     altered: bool,
     erased: bool,
-}
-
-/// Which payloads are read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum FetchedPayload {
-    /// One that travels with its deliveries.
-    Carried,
-    /// However large it is, sealed or not.
-    Whatever,
 }
 
 fn fetch(
@@ -251,7 +243,7 @@ fn fetch(
         let known = match events.get(&delivery.event_id) {
             Some(known) => known.clone(),
             None => {
-                let read = fetch_event(connection, delivery.event_id, FetchedPayload::Carried)?;
+                let read = fetch_event(connection, delivery.event_id, limits::CARRIED_BYTES)?;
                 events.insert(delivery.event_id, read.clone());
                 read
             }
@@ -260,6 +252,7 @@ fn fetch(
             shard,
             delivery,
             has_payload: known.as_ref().is_some_and(|known| known.has_payload),
+            sealed: known.as_ref().and_then(|known| known.sealed.clone()),
             event: known.map(|known| known.event),
         });
     }
@@ -270,11 +263,11 @@ fn fetch(
     Ok(fetched)
 }
 
-/// The event, with its payload if it is one of those.
+/// The event, with its payload if that has no more than so many bytes.
 fn fetch_event(
     connection: &Connection,
     id: EventId,
-    wanted: FetchedPayload,
+    carried_bytes: usize,
 ) -> Result<Option<FetchedEvent>, Trouble> {
     let read = |columns: &mut Columns<'_>| -> Result<FetchedEvent, Trouble> {
         let event = columns.event()?;
@@ -283,7 +276,7 @@ fn fetch_event(
         if let (Some(stored), Some(headers)) = (stored, columns.sealed()?) {
             let altered = sealed_event::check(stored, crc).is_err();
             let sealed = SealedEvent::new(event.clone(), size, Bytes::copy_from_slice(stored), headers);
-            let (event, sealed) = (Arc::new(event), Some(Box::new(sealed)));
+            let (event, sealed) = (Arc::new(event), (!altered).then(|| Arc::new(sealed)));
             return Ok(FetchedEvent { event, sealed, has_payload: false, altered, erased });
         }
         let payload = stored.and_then(|stored| payload::read(stored, size, crc));
@@ -291,12 +284,8 @@ fn fetch_event(
         let event = Arc::new(Event { payload: payload.unwrap_or_default(), ..event });
         Ok(FetchedEvent { event, sealed: None, has_payload, altered, erased })
     };
-    let (carried_bytes, sealed) = match wanted {
-        FetchedPayload::Carried => (limits::CARRIED_BYTES, false),
-        FetchedPayload::Whatever => (usize::MAX, true),
-    };
     // What goes wrong while it is read is told apart from what keeps it from being found.
-    let found = bound!(FETCH_EVENTS, id: id, carried_bytes: carried_bytes, sealed: sealed)
+    let found = bound!(FETCH_EVENTS, id: id, carried_bytes: carried_bytes)
         .first(connection, |columns| Ok(read(columns)))?;
     match found.transpose() {
         Ok(event) => Ok(event),

@@ -14,8 +14,8 @@ use domain::{
 };
 use std::sync::Arc;
 use store::{
-    BackfillSelection, BackfillWalk, Committed, NewEvent, PreparedEvent, StoreError, StoredEvent, Window,
-    open_detail, seal_detail,
+    BackfillSelection, BackfillWalk, Committed, NewEvent, PreparedEvent, SealedEvent, StoreError,
+    StoredEvent, Window, open_detail, seal_detail,
 };
 
 fn master() -> MasterKeys {
@@ -103,7 +103,18 @@ pub(crate) async fn sealed_payloads_do_not_travel_with_their_deliveries(world: W
     let open = event(&ground.account, at(2));
     world.commit_event(open.clone(), &[&ground.route]).await;
     let read = world.fetch(Window { from: first.position, ..window(ground.destination.id) }).await;
-    assert!(!read[0].has_payload && read[1].has_payload);
+    assert!(!read[0].has_payload && read[1].has_payload && read[1].sealed.is_none());
+    let opened =
+        SealedEvent::clone(read[0].sealed.as_ref().expect("it comes sealed")).open(&key(&ground.account));
+    assert_eq!(
+        Event { tags: Vec::new(), ..Event::clone(&opened.unwrap()) },
+        Event { tags: Vec::new(), ..given.clone() }
+    );
+    let large = secret(&ground, limits::CARRIED_BYTES + 1, 3);
+    let last = sealed(&world, &ground, large).await;
+    let read_large =
+        world.fetch(Window { from: last.position, ..window(ground.destination.id) }).await.remove(0);
+    assert!(!read_large.has_payload && read_large.sealed.is_none(), "too large to travel");
     assert_eq!(read[0].event.as_deref(), Some(&Event { tags: Vec::new(), ..outside(&given) }));
     assert_eq!(read[1].event.as_deref(), Some(&open), "one that was accepted before or after is as it was");
 
@@ -116,7 +127,7 @@ pub(crate) async fn sealed_payloads_do_not_travel_with_their_deliveries(world: W
         payloads: true,
     };
     let found = world.store.backfill_events(&walk).await.unwrap().events;
-    assert_eq!(found.iter().map(|found| found.has_payload).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(found.iter().map(|found| found.has_payload).collect::<Vec<_>>(), [false, true, false]);
     assert_eq!((&*found[0].event, found[0].payload_bytes), (&outside(&given), 100));
 }
 

@@ -281,7 +281,7 @@ impl ChunkWork<'_> {
         let waiting =
             Delivery { replay_id: Some(self.replay.id), payload_bytes: *payload_bytes, ..delivery.of(event) };
         let event = has_payload.then(|| Arc::clone(event));
-        Arrival { shard: delivery.shard, delivery: waiting, event, has_payload: *has_payload }
+        Arrival { shard: delivery.shard, delivery: waiting, event, has_payload: *has_payload, sealed: None }
     }
 
     /// As they are now, and in one chunk the same for all events.

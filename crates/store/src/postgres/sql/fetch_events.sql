@@ -1,9 +1,9 @@
 -- A statement of its own, so that each event is read once however many lanes have it, and the ids are known when it
--- is planned: only the days they belong to are looked at. What is sealed is read only for whoever can have it opened.
+-- is planned: only the days they belong to are looked at.
 select e.id, e.account_id, e.source_id, e.type as event_type, e.idempotency_key, e.content_type, e.headers,
        e.ordering_key, e.metadata, e.received_at, e.deliver_at,
-       case when e.size_bytes <= :max_payload_bytes and (:sealed or e.sealed_headers is null) then e.payload end as payload,
+       case when e.size_bytes <= :max_payload_bytes then e.payload end as payload,
        e.payload_crc, e.size_bytes, e.payload_erased_at is not null as erased,
-       case when :sealed then e.sealed_headers end as sealed_headers
+       e.sealed_headers
 from events e
 where e.id = any(:event_ids)

@@ -48,8 +48,7 @@ async fn events_are_read_from_their_own_days_only() {
     let world = World::new().await;
     let ground = world.ground().await;
     let ids: Vec<_> = ground.events(world.now, 50).iter().map(|new| new.event.id.uuid()).collect();
-    let params =
-        params![event_ids: ids => UUID_ARRAY, max_payload_bytes: 16_384_i32 => INT4, sealed: false => BOOL];
+    let params = params![event_ids: ids => UUID_ARRAY, max_payload_bytes: 16_384_i32 => INT4];
     let plan = world.explain_for(&FETCH_EVENTS, params).await;
     assert_eq!(plan.matches(".events_p").count(), 1, "{plan}");
     check(&plan, "young", &[], &["events_default", "Append", "Seq Scan"]);

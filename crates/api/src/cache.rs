@@ -69,6 +69,14 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
         entries.insert(key, CachedValue { since: Instant::now(), renewing: false, value });
     }
 
+    /// What there are entries of, fresh or not.
+    pub(crate) fn keys(&self) -> Vec<K>
+    where
+        K: Clone,
+    {
+        self.lock().keys().cloned().collect()
+    }
+
     pub(crate) fn retain(&self, keep: impl Fn(&K, &V) -> bool) {
         self.lock().retain(|key, entry| keep(key, &entry.value));
     }

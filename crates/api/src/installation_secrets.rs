@@ -5,7 +5,7 @@ use domain::{
     dice::Dice,
     seal::{MasterKeys, SealError, Sealed},
 };
-use std::fmt;
+use std::{fmt, sync::Arc};
 use store::{Catalog, KeptSeals, StoreError};
 use zeroize::Zeroizing;
 

@@ -35,6 +35,7 @@ mod hang_up;
 mod health;
 pub mod installation_secrets;
 pub mod json;
+mod key_watch;
 pub mod keys;
 pub mod master_keys;
 mod metrics;

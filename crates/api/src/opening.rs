@@ -60,9 +60,8 @@ impl App {
         account: AccountId,
         attempts: &mut [AttemptRecord],
     ) -> Result<(), ApiError> {
-        let Some(key) = self.key_for(account, attempts.iter().filter_map(seal_of_attempt)).await? else {
-            return Ok(());
-        };
+        let sealed = attempts.iter().filter_map(|attempt| attempt.detail.sealed.as_ref()).collect();
+        let Some(key) = self.key_for(account, sealed).await? else { return Ok(()) };
         for attempt in attempts {
             if let Some(sealed) = &attempt.detail.sealed {
                 let detail = open_detail(sealed, (attempt.delivery_id, attempt.id), &key);
@@ -78,28 +77,23 @@ impl App {
         account: AccountId,
         requests: Vec<RefusedRequest>,
     ) -> Result<Vec<RefusedRequest>, ApiError> {
-        let sealed = requests.iter().filter_map(|request| request.sealed.as_ref());
+        let sealed = requests.iter().filter_map(|request| request.sealed.as_ref()).collect();
         let Some(key) = self.key_for(account, sealed).await? else { return Ok(requests) };
         let open = |request: RefusedRequest| request.clone().opened_by(&key).unwrap_or(request);
         Ok(requests.into_iter().map(open).collect())
     }
 
     /// None where nothing is sealed.
-    async fn key_for<'s>(
+    async fn key_for(
         &self,
         account: AccountId,
-        sealed: impl Iterator<Item = &'s Sealed>,
+        sealed: Vec<&Sealed>,
     ) -> Result<Option<Arc<DataKey>>, ApiError> {
-        let mut sealed = sealed.peekable();
-        match sealed.peek() {
-            None => Ok(None),
-            Some(_) => Ok(Some(self.data_key_for(account, sealed).await?)),
+        match sealed.is_empty() {
+            true => Ok(None),
+            false => Ok(Some(self.data_key_for(account, sealed).await?)),
         }
     }
-}
-
-fn seal_of_attempt(attempt: &AttemptRecord) -> Option<&Sealed> {
-    attempt.detail.sealed.as_ref()
 }
 
 fn shut(error: SealError) -> ApiError {

@@ -105,6 +105,11 @@ impl DataKeys {
         self.lock().remove(&account);
     }
 
+    /// Whose keys are remembered.
+    pub(crate) fn accounts(&self) -> Vec<AccountId> {
+        self.lock().keys().copied().collect()
+    }
+
     fn known(&self, account: AccountId) -> Option<Arc<DataKey>> {
         self.lock().get(&account).filter(|known| known.is_fresh()).map(|known| Arc::clone(&known.key))
     }

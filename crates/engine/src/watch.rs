@@ -89,6 +89,9 @@ impl ConfigWatch {
 
     /// Compares versions, of these accounts or of all that have lanes here.
     async fn look(&self, only: Option<BTreeSet<AccountId>>) -> Result<(), StoreError> {
+        if only.is_none() {
+            self.forget_deleted().await?;
+        }
         let (answer, answered) = oneshot::channel();
         let _ = self.dispatcher.send(Message::Accounts(answer)).await;
         let Ok(mut accounts) = answered.await else { return Ok(()) };
@@ -105,11 +108,20 @@ impl ConfigWatch {
                     // It was deleted: its lanes are to know. What belongs to no account knows already.
                     None if *account == AccountId::MIN => {}
                     None => {
-                        self.data_keys.forget(*account);
                         let _ = self.dispatcher.send(Message::Changed(Change::Defaults(*account))).await;
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Keys of accounts that are gone, with lanes here or without.
+    async fn forget_deleted(&self) -> Result<(), StoreError> {
+        for some in self.data_keys.accounts().chunks(limits::VERSIONS_AT_ONCE) {
+            let versions = self.store.versions(some).await?;
+            let gone = some.iter().zip(versions).filter(|(_, version)| version.is_none());
+            gone.for_each(|(account, _)| self.data_keys.forget(*account));
         }
         Ok(())
     }

@@ -110,6 +110,18 @@ impl Snapshots {
         }
     }
 
+    /// Accounts whose payloads are sealed by a key that is in here.
+    pub fn sealing_accounts(&self) -> Vec<AccountId> {
+        let seals = |cached: &Arc<CachedAccount>| cached.current().is_some_and(|it| it.sealing.is_some());
+        let accounts = self.read();
+        accounts.iter().filter(|(_, cached)| seals(cached)).map(|(account, _)| *account).collect()
+    }
+
+    /// The account was deleted. What comes for it yet finds none.
+    pub fn forget(&self, account: AccountId) {
+        self.accounts.write().unwrap_or_else(PoisonError::into_inner).remove(&account);
+    }
+
     /// `meanwhile` runs as if the account's routes were being read.
     #[cfg(test)]
     pub(crate) async fn while_reading<T>(&self, account: AccountId, meanwhile: impl Future<Output = T>) -> T {

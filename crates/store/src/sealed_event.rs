@@ -197,4 +197,35 @@ mod tests {
         let altered = Seals { payload: altered, ..seals };
         assert_eq!(read(&event, &altered).open(&key(event.account_id)), Err(SealError::DoesNotOpen));
     }
+
+    /// Run it by hand, in a release build: `cargo test --release -p store --lib -- --ignored --nocapture sealing_costs`.
+    #[test]
+    #[ignore = "a measurement"]
+    fn sealing_costs() {
+        let dice = CountingDice::default();
+        for size in [200, 1_000, 16_000, 1_000_000] {
+            let line =
+                |n: usize| format!("{{\"n\":{n},\"id\":\"{:x}\"}},", n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let payload: Vec<u8> = (0..).flat_map(|n| line(n).into_bytes()).take(size).collect();
+            let event = Arc::new(event(payload));
+            let key = key(event.account_id);
+            let seals = sealed(&event);
+            let rounds = 20_000_000 / (size + 5_000);
+            let time = |what: &str, run: &dyn Fn()| {
+                run();
+                let begun = std::time::Instant::now();
+                (0..rounds).for_each(|_| run());
+                println!(
+                    "{size} bytes, {what}: {:.2} µs",
+                    begun.elapsed().as_secs_f64() * 1e6 / rounds as f64
+                );
+            };
+            time("prepared", &|| drop(std::hint::black_box(crate::PreparedEvent::new(event.clone()))));
+            time("prepared and sealed", &|| {
+                drop(std::hint::black_box(crate::PreparedEvent::sealed(event.clone(), &key, &dice)));
+            });
+            let sealed = read(&event, &seals);
+            time("opened and unpacked", &|| drop(std::hint::black_box(sealed.clone().open(&key))));
+        }
+    }
 }

@@ -142,3 +142,21 @@ on_every_store! {
         assert_eq!(keys().await, 3);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn every_node_forgets_the_keys_of_a_deleted_account() {
+    let world = World::memory().await;
+    encrypting(&world).await;
+    world.publish("a.b", json!({})).await;
+    let other = world.another_node().await;
+    other.data_key(world.account).await.expect("it is there");
+    for node in [&world.app, &other] {
+        assert_eq!(node.accounts_with_keys(), [world.account]);
+    }
+    let path = format!("/v1/accounts/{}", world.account);
+    world.ask_as(&world.operator_key, http::Method::DELETE, &path, None).await.expect(202);
+    assert_eq!(world.app.accounts_with_keys(), [], "the one that was asked, at once");
+    // A second.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(other.accounts_with_keys(), []);
+}

@@ -50,7 +50,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     let plain = asker.destination(&testbed, ("plain", "standard"), &shop).await?;
     asker.destination(&testbed, ("structured", "cloudevents-structured"), &shop).await?;
     let refusing = json!({
-        "name": "Strict", "keep_refused": true, "verification": { "type": "bearer", "secrets": ["a secret of the check's"] },
+        "name": "Strict", "keep_refused": true, "verification": { "type": "bearer", "secrets": ["s3cret-of-the-check-0123456789abcdef"] },
     });
     let (strict, refusing) = asker.source(&testbed, refusing).await?;
 

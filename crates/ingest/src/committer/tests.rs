@@ -153,7 +153,7 @@ impl World {
         let route = Route::new(RouteId::at(NOW, 1), account, destination.id, NOW);
         let route = memory.create_route(&route, &audit_entry()).await.unwrap();
         Self {
-            snapshots: Arc::new(Snapshots::new(memory.clone(), LongWork::OnThreads)),
+            snapshots: Arc::new(Snapshots::new(memory.clone(), master_keys(), LongWork::OnThreads)),
             memory,
             log: Arc::default(),
             dice: Arc::default(),

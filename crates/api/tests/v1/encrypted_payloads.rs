@@ -1,11 +1,8 @@
 //! Accounts that have their payloads encrypted, as their users meet it.
 
-use crate::{
-    on_every_store,
-    world::{World, text},
-};
+use crate::{on_every_store, world::World};
 use api::data_keys::{DataKeyPlan, DataKeyRotation, DataKeyStep};
-use domain::{account::Account, audit::AuditEntry, id::EventId, testing::audit_entry};
+use domain::{account::Account, audit::AuditEntry, id::EventId, testing::audit_entry, time::Clock};
 use serde_json::{Value, json};
 use std::time::Duration;
 use store::StoredEvent;
@@ -55,7 +52,7 @@ on_every_store! {
         let made = json!({ "name": "Initech", "encrypt_payloads": true });
         let made = world.ask_as(&world.operator_key, http::Method::POST, "/v1/accounts", Some(made)).await.expect(201);
         assert_eq!(made["encrypt_payloads"], true);
-        world.patch("/v1/account", json!({ "encrypt_payloads": "yes" })).await.expect_invalid("/encrypt_payloads", "invalid_value");
+        world.patch("/v1/account", json!({ "encrypt_payloads": "yes" })).await.expect_invalid("/encrypt_payloads", "invalid_type");
         let entries = world.get("/v1/audit").await.expect(200)["data"].to_string();
         assert!(entries.contains("encrypt_payloads"), "{entries}");
     }
@@ -97,7 +94,7 @@ on_every_store! {
         world.post("/v1/routes", route).await.expect(201);
         let judged = world.post("/v1/routes/preview", json!({ "event_id": event })).await.expect(200);
         assert_eq!(judged["data"][0]["matches"], true);
-        let backfill = json!({ "events": {}, "destination_ids": [destination], "dry_run": true });
+        let backfill = json!({ "events": {}, "match": "now", "destination_ids": [destination], "dry_run": true });
         let survey = world.post("/v1/replays", backfill).await.expect(200);
         assert_eq!(survey["matched"], 1);
         let to = json!({ "destination_ids": [destination] });

@@ -86,7 +86,7 @@ pub(crate) async fn run(options: &Options, report: &mut Report) -> Result<()> {
     report
         .must(testbed.receiver.wait_for_succeeded(4 * count, PATIENCE).await, "not everything was replayed");
     let late = asker.destination(&testbed, ("late", "standard"), &shop).await?;
-    let backfill = json!({ "events": {}, "destination_ids": [late] });
+    let backfill = json!({ "events": {}, "match": "now", "destination_ids": [late] });
     asker.make(&testbed, "/v1/replays", &backfill).await?;
     report.must(
         testbed.receiver.wait_for_succeeded(5 * count, PATIENCE).await,

@@ -47,7 +47,7 @@ static SOURCE_TO_RESEAL: LazyLock<Statement> = sql!(
 static RESEAL_DESTINATION: LazyLock<Statement> = sql!(
     "reseal_destination": "update destinations set doc = :doc, version = :new_version where id = :id"
 );
-static OLDEST_EVENT: LazyLock<Statement> =
+static OLDEST_OF_ACCOUNT: LazyLock<Statement> =
     sql!("oldest_event_of": "select id from events where account_id = :account_id order by id limit 1");
 static RESEAL_SOURCE: LazyLock<Statement> =
     sql!("reseal_source": "update sources set doc = :doc, version = :new_version where id = :id");
@@ -208,7 +208,7 @@ impl Seals for PostgresStore {
     async fn oldest_event_of(&self, account: AccountId) -> Result<Option<EventId>, StoreError> {
         let connection = self.pools.general().await?;
         Ok(connection
-            .read(&OLDEST_EVENT, params![account_id: account.uuid() => UUID])
+            .read(&OLDEST_OF_ACCOUNT, params![account_id: account.uuid() => UUID])
             .await?
             .first_value("id")?)
     }

@@ -137,7 +137,7 @@ macro_rules! kept_by {
             promises! {
                 $backend, sealed:
                 a_sealed_event_comes_back_as_it_was_accepted_with_its_key_alone,
-                sealed_payloads_do_not_travel_with_their_deliveries,
+                sealed_payloads_come_sealed_with_their_deliveries,
                 a_sealed_payload_that_was_altered_is_said_to_be,
                 a_sealed_payload_is_erased_as_any_other,
                 whoever_admits_and_delivers_is_told_that_an_account_encrypts,

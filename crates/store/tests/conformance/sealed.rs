@@ -44,7 +44,6 @@ fn secret(ground: &Ground, size: usize, second: u64) -> Event {
     Event {
         payload: b"a canary ".iter().copied().cycle().take(size).collect::<Vec<_>>().into(),
         headers: vec![("x-customer".into(), "Ann".into())],
-        tags: vec!["open".into()],
         ..event(&ground.account, at(second))
     }
 }
@@ -61,19 +60,14 @@ pub(crate) async fn a_sealed_event_comes_back_as_it_was_accepted_with_its_key_al
         let given = secret(&ground, size, 1);
         let delivery = sealed(&world, &ground, given.clone()).await;
         assert_eq!(delivery.payload_bytes as usize, size);
-        let untagged = Event { tags: Vec::new(), ..given.clone() };
         for stored in [
             world.store.payload(given.id).await.unwrap().expect("it is there"),
             world.store.event_payload(account, given.id).await.unwrap(),
         ] {
-            assert_eq!(
-                *stored.outside(),
-                outside(&Event { tags: stored.outside().tags.clone(), ..given.clone() })
-            );
+            assert_eq!(*stored.outside(), outside(&given));
             assert_eq!(stored.clone().plain(), None);
             let StoredEvent::Sealed(event) = stored else { panic!("{size} bytes are readable") };
-            let opened = event.open(&key).unwrap();
-            assert_eq!(Event { tags: Vec::new(), ..Event::clone(&opened) }, untagged);
+            assert_eq!(*event.open(&key).unwrap(), given);
         }
         let mut record = world.store.event(account, given.id).await.unwrap();
         assert_eq!((&record.event, record.size_bytes as usize), (&outside(&given), size));
@@ -96,7 +90,7 @@ pub(crate) async fn a_sealed_event_comes_back_as_it_was_accepted_with_its_key_al
     assert_eq!(event.open(&self::key(&another)), Err(SealError::DoesNotOpen));
 }
 
-pub(crate) async fn sealed_payloads_do_not_travel_with_their_deliveries(world: World) {
+pub(crate) async fn sealed_payloads_come_sealed_with_their_deliveries(world: World) {
     let ground = world.ground().await;
     let given = secret(&ground, 100, 1);
     let first = sealed(&world, &ground, given.clone()).await;
@@ -106,16 +100,13 @@ pub(crate) async fn sealed_payloads_do_not_travel_with_their_deliveries(world: W
     assert!(!read[0].has_payload && read[1].has_payload && read[1].sealed.is_none());
     let opened =
         SealedEvent::clone(read[0].sealed.as_ref().expect("it comes sealed")).open(&key(&ground.account));
-    assert_eq!(
-        Event { tags: Vec::new(), ..Event::clone(&opened.unwrap()) },
-        Event { tags: Vec::new(), ..given.clone() }
-    );
+    assert_eq!(*opened.unwrap(), given);
     let large = secret(&ground, limits::CARRIED_BYTES + 1, 3);
     let last = sealed(&world, &ground, large).await;
     let read_large =
         world.fetch(Window { from: last.position, ..window(ground.destination.id) }).await.remove(0);
     assert!(!read_large.has_payload && read_large.sealed.is_none(), "too large to travel");
-    assert_eq!(read[0].event.as_deref(), Some(&Event { tags: Vec::new(), ..outside(&given) }));
+    assert_eq!(read[0].event.as_deref(), Some(&outside(&given)));
     assert_eq!(read[1].event.as_deref(), Some(&open), "one that was accepted before or after is as it was");
 
     let walk = BackfillWalk {

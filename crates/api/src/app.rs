@@ -519,9 +519,9 @@ impl App {
         self.defaults_written(account, deleted).await
     }
 
-    /// Accounts of which this process has a data key in memory.
+    /// Accounts of which this process has a data key in memory. One that was not used for a while it has no more.
     pub fn accounts_with_keys(&self) -> Vec<AccountId> {
-        let mut accounts = self.data_keys.keys();
+        let mut accounts = self.data_keys.fresh_keys();
         accounts.extend(self.admission.snapshots().sealing_accounts());
         accounts.sort_unstable();
         accounts.dedup();

@@ -105,9 +105,11 @@ impl DataKeys {
         self.lock().remove(&account);
     }
 
-    /// Whose keys are remembered.
+    /// Whose keys are remembered; those that are not to be used any more are dropped.
     pub(crate) fn accounts(&self) -> Vec<AccountId> {
-        self.lock().keys().copied().collect()
+        let mut known = self.lock();
+        known.retain(|_, known| known.is_fresh());
+        known.keys().copied().collect()
     }
 
     fn known(&self, account: AccountId) -> Option<Arc<DataKey>> {

@@ -33,7 +33,7 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::Duration;
-use store::{Page, StoreError};
+use store::{Member, Page, SEALED_EVENTS_VERSION, StoreError};
 
 patch_schema!(AccountPatch as "AccountPatch" of NewAccount);
 patch_schema!(OwnAccountPatch as "OwnAccountPatch" of OwnAccountInput);
@@ -85,7 +85,7 @@ fn read_defaults(input: &DefaultsInput) -> DeliverySettings {
 #[utoipa::path(
     post, path = "/v1/accounts", operation_id = "create_account", tag = "accounts",
     request_body = NewAccount,
-    responses((status = 201, description = "Made.", body = AccountView), problems::CreatingCounted),
+    responses((status = 201, description = "Made.", body = AccountView), problems::CreatingAccount),
 )]
 pub(crate) async fn create(
     State(app): State<App>,
@@ -95,6 +95,9 @@ pub(crate) async fn create(
     ctx.require(Scope::AccountsWrite)?;
     let input: NewAccount = json::patched(json!({}), body)?;
     check(&input, None)?;
+    if input.encrypt_payloads {
+        every_node_opens(&app).await?;
+    }
     let now = app.now();
     let id = AccountId::at(now, app.dice.bits());
     let data_key = app.secrets.master().new_data_key(id, &*app.dice);
@@ -106,6 +109,7 @@ pub(crate) async fn create(
         quotas: read_quotas(&input.quotas),
         ..Account::new(id, &input.name, data_key, now)
     };
+    let account = account.with_encryption(input.encrypt_payloads, now);
     let entry = ctx.entry(&app, id, told(&account).made());
     let account = app.store.create_account_within(app.config.accounts, &account, &entry).await?;
     Ok(Versioned::created(shown(&account)))
@@ -201,7 +205,7 @@ async fn is_not_told_of_all(app: &App, id: AccountId) -> Result<(), ApiError> {
 #[utoipa::path(
     patch, path = "/v1/accounts/{id}", operation_id = "update_account", tag = "accounts",
     params(("id" = schema::AccountRef, Path), IfMatchParam), request_body = AccountPatch,
-    responses((status = 200, description = "As it is now.", body = AccountView), problems::Changing),
+    responses((status = 200, description = "As it is now.", body = AccountView), problems::ChangingAccount),
 )]
 pub(crate) async fn update(
     State(app): State<App>,
@@ -215,10 +219,12 @@ pub(crate) async fn update(
         let form = json!({
             "uid": account.uid, "name": account.name, "retention_days": account.retention_days,
             "defaults": account.defaults, "rate_limit": account.rate_limit, "quotas": account.quotas,
+            "encrypt_payloads": account.encrypt_payloads,
         });
         let input: NewAccount = json::patched(form, patch.clone())?;
         check(&input, Some(&account))?;
         let account = account.with_defaults(read_defaults(&input.defaults));
+        let account = account.with_encryption(input.encrypt_payloads, app.now());
         Ok(Account {
             uid: input.uid,
             name: input.name,
@@ -248,7 +254,7 @@ pub(crate) async fn get_own(
     patch, path = "/v1/account", operation_id = "update_own_account", tag = "accounts",
     params(IfMatchParam),
     request_body = OwnAccountPatch,
-    responses((status = 200, description = "As it is now.", body = AccountView), problems::Changing),
+    responses((status = 200, description = "As it is now.", body = AccountView), problems::ChangingAccount),
 )]
 pub(crate) async fn update_own(
     State(app): State<App>,
@@ -260,12 +266,15 @@ pub(crate) async fn update_own(
     change(&app, ctx.account_id(), ctx.origin(), &if_match, |account| {
         let form = json!({
             "name": account.name, "retention_days": account.retention_days, "defaults": account.defaults,
+            "encrypt_payloads": account.encrypt_payloads,
         });
-        let OwnAccountInput { name, retention_days, defaults } = json::patched(form, patch.clone())?;
+        let OwnAccountInput { name, retention_days, defaults, encrypt_payloads } =
+            json::patched(form, patch.clone())?;
         let input =
             NewAccount { uid: account.uid.clone(), retention_days, defaults, ..NewAccount::new(&name) };
         check(&input, Some(&account))?;
         let account = account.with_defaults(read_defaults(&input.defaults));
+        let account = account.with_encryption(encrypt_payloads, app.now());
         Ok(Account { name: input.name, retention_days: input.retention_days, ..account })
     })
     .await
@@ -298,10 +307,13 @@ async fn change(
         let before = app.store.account(id).await?;
         if_match.check(before.version)?;
         let account = Account { updated_at: app.now(), ..decide(before.clone())? };
+        if account.encrypt_payloads && !before.encrypt_payloads {
+            every_node_opens(app).await?;
+        }
         let entry = origin.entry(app, id, told(&account).since(&told(&before)));
         let updated = app.store.update_account(&account, &entry).await;
         app.account_written(id);
-        if account.defaults == before.defaults {
+        if account.defaults == before.defaults && account.encrypt_payloads == before.encrypt_payloads {
             return Ok(updated?);
         }
         Ok(app.defaults_written(id, updated).await?)
@@ -310,11 +322,24 @@ async fn change(
     Ok(Versioned::ok(shown(&account)))
 }
 
+/// 409 while a node is of a version that could not open what is encrypted.
+async fn every_node_opens(app: &App) -> Result<(), ApiError> {
+    let members = app.store.roster().await?.members;
+    match members.iter().find(|member| member.tables_version < SEALED_EVENTS_VERSION) {
+        None => Ok(()),
+        Some(Member { record, .. }) => Err(ApiError::nodes_behind(format!(
+            "the node {} is of a version that does not encrypt payloads, and cannot read those that are: upgrade it first",
+            record.label
+        ))),
+    }
+}
+
 /// What the audit log tells of it.
 fn told(account: &Account) -> Told {
     Told::of(json!({
         "uid": account.uid, "name": account.name, "retention_days": account.retention_days,
         "defaults": account.defaults, "rate_limit": account.rate_limit, "quotas": account.quotas,
+        "encrypt_payloads": account.encrypt_payloads,
     }))
 }
 

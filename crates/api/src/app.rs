@@ -13,6 +13,7 @@ use crate::{
     guesses::Guesses,
     ingest_url::SourceCache,
     installation_secrets::InstallationSecrets,
+    key_watch,
     metrics::Figures,
     passwords::Passwords,
     rate::{RateBuckets, RateMeter, RateMeters, RateStatus},
@@ -319,6 +320,7 @@ impl App {
             dice: dice.clone(),
             observer: Arc::new(CommitObserver { health: health.clone(), figures: figures.clone() }),
             tracer: config.tracer.clone(),
+            master_keys: secrets.master_keys(),
             settings: ingest::IngestSettings {
                 queue: config.ingest_queue,
                 ..ingest::IngestSettings::default()
@@ -512,9 +514,23 @@ impl App {
             self.sessions.forget_about(account);
             self.acted_for.retain(|id, ()| *id != account);
             self.acted_for_uids.retain(|_, id| *id != account);
-            self.data_keys.retain(|id, _| *id != account);
+            self.forget_keys(account);
         }
         self.defaults_written(account, deleted).await
+    }
+
+    /// Accounts of which this process has a data key in memory. One that was not used for a while it has no more.
+    pub fn accounts_with_keys(&self) -> Vec<AccountId> {
+        let mut accounts = self.data_keys.fresh_keys();
+        accounts.extend(self.admission.snapshots().sealing_accounts());
+        accounts.sort_unstable();
+        accounts.dedup();
+        accounts
+    }
+
+    pub(crate) fn forget_keys(&self, account: AccountId) {
+        self.data_keys.retain(|id, _| *id != account);
+        self.admission.snapshots().forget(account);
     }
 
     /// What this process remembers is read again, and owners are told.
@@ -612,9 +628,16 @@ impl Background {
                 async move { teller::run(&app, stop).await }
             })
         };
+        let forgetting = {
+            let (app, told) = (app.clone(), stop.clone());
+            supervisor.start_draining(Loop::KeyWatch, &stop, move |_| {
+                let (app, stop) = (app.clone(), told.clone());
+                async move { key_watch::run(&app, stop).await }
+            })
+        };
         let reader = app.clone();
         supervisor
             .start(Loop::StreamReader, &app.health.closing, move |life| stream::read(reader.clone(), life));
-        let _ = tokio::join!(committing, noting, watching, summing_up, telling);
+        let _ = tokio::join!(committing, noting, watching, summing_up, telling, forgetting);
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     place::Place,
     query::Parameters,
     rate::{RateMeter, RateMeters},
+    refused,
     router::ListenAddress,
     session::{self, BySession, KnownSession},
     validate::is_uid,
@@ -728,7 +729,7 @@ pub(crate) async fn note_use(app: &App, touched: &mut mpsc::Receiver<ToNote>, st
         let noted = match &note {
             ToNote::KeyUsed(id) => app.store.touch_api_key(*id, app.now()).await,
             ToNote::SessionUsed(id) => app.store.touch_session(*id, app.now()).await,
-            ToNote::Refused(request) => app.store.keep_refused(request).await,
+            ToNote::Refused(request) => refused::write_refused(app, request).await,
         };
         if let Err(error) = noted {
             tracing::debug!(?note, %error, "what is noted beside requests could not be written down");

@@ -69,6 +69,16 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
         entries.insert(key, CachedValue { since: Instant::now(), renewing: false, value });
     }
 
+    /// What there are entries of that are good still; the others are dropped.
+    pub(crate) fn fresh_keys(&self) -> Vec<K>
+    where
+        K: Clone,
+    {
+        let mut entries = self.lock();
+        entries.retain(|_, entry| entry.since.elapsed() < self.fresh + self.overlap);
+        entries.keys().cloned().collect()
+    }
+
     pub(crate) fn retain(&self, keep: impl Fn(&K, &V) -> bool) {
         self.lock().retain(|key, entry| keep(key, &entry.value));
     }

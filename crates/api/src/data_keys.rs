@@ -1,6 +1,9 @@
 //! Changing the data keys of accounts: each gets a new one, its secrets are sealed by that one, and when every node has done
 //! with the old one it is forgotten. Where this has come to is seen by the keys themselves: an account that has two is in the
 //! middle of it. So it can be broken off anywhere, and whoever begins again ends it.
+//!
+//! Payloads and answers that an account has encrypted are not sealed anew: an older key stays until all events of its time are
+//! forgotten, and a new one may be made meanwhile.
 
 use crate::{
     app::App, auth::OperatorCtx, error::ApiError, master_keys::check_nodes, optional_body::OptionalBody,
@@ -11,7 +14,7 @@ use contract::{DataKeyRotationView, RotateDataKeys};
 use domain::{
     audit::AuditEntry,
     dice::Dice,
-    id::AccountId,
+    id::{AccountId, EventId},
     limits,
     seal::{DataKey, MasterKeys, SealError, Sealed},
     time::Timestamp,
@@ -36,6 +39,8 @@ pub struct DataKeyStep {
     pub ended: usize,
     /// Accounts that have two keys still.
     pub waiting: usize,
+    /// Accounts that have older keys since events of their time are still there.
+    pub kept: usize,
     /// When the last of them can be ended.
     pub wait: Duration,
     /// Rows with something sealed that does not open, and rows that do not read.
@@ -65,10 +70,10 @@ impl<S: Seals + ?Sized> DataKeyRotation<'_, S> {
     pub async fn step(&self, plan: &DataKeyPlan) -> Result<DataKeyStep, DataKeyRotationError> {
         let page = self.store.data_keys(plan.after, limits::DATA_KEYS_ROTATED_AT_ONCE).await?;
         let mut step = DataKeyStep::default();
-        for KeptDataKey { account_id, data_key } in &page {
+        for kept in &page {
             // What is kept of the account does not read: none of its secrets can be opened either.
-            let Some(wrapped) = data_key else { continue };
-            match self.account(plan, *account_id, wrapped.clone(), &mut step).await {
+            let Some(wrapped) = &kept.data_key else { continue };
+            match self.account(plan, kept, wrapped.clone(), &mut step).await {
                 // It was deleted meanwhile, and its keys with it.
                 Err(DataKeyRotationError::Store(StoreError::NotFound { .. })) | Ok(()) => {}
                 Err(error) => return Err(error),
@@ -83,42 +88,71 @@ impl<S: Seals + ?Sized> DataKeyRotation<'_, S> {
     async fn account(
         &self,
         plan: &DataKeyPlan,
-        account_id: AccountId,
-        mut wrapped: Sealed,
+        kept: &KeptDataKey,
+        wrapped: Sealed,
         step: &mut DataKeyStep,
     ) -> Result<(), DataKeyRotationError> {
+        let account_id = kept.account_id;
         let failed = |why| DataKeyRotationError::DataKey { account_id, why };
-        let mut key = self.master.data_key(account_id, &wrapped).map_err(failed)?;
-        if !key.has_older() {
-            let age = plan.now.since(key.newest_made_at());
-            if plan.older_than.is_none_or(|least| age < least) {
-                return Ok(());
-            }
-            let with_new = self.master.with_new_data_key(account_id, &wrapped, plan.now, self.dice);
-            let with_new = with_new.map_err(failed)?;
-            if !self.replace(account_id, wrapped, &with_new).await? {
-                // Somebody else is at it.
-                step.waiting += 1;
-                return Ok(());
-            }
-            step.begun += 1;
-            key = self.master.data_key(account_id, &with_new).map_err(failed)?;
-            wrapped = with_new;
-        }
-        // Before the rows are read: what a node that knew the old key alone has written by then is found.
+        let key = self.master.data_key(account_id, &wrapped).map_err(failed)?;
         let age = plan.now.since(key.newest_made_at());
-        let is_whole = self.reseal(account_id, &key, step).await?;
-        if !is_whole || age < limits::DATA_KEY_SETTLED {
-            step.waiting += 1;
-            step.wait = step.wait.max(limits::DATA_KEY_SETTLED.saturating_sub(age));
+        let is_due = plan.older_than.is_some_and(|least| age >= least);
+        if key.has_older() {
+            let is_whole = self.reseal(account_id, &key, step).await?;
+            if !self.has_settled(is_whole, age, step) {
+                return Ok(());
+            }
+            let since = self.still_sealed_since(kept, plan.now).await?;
+            let left = self.master.without_data_keys_before(account_id, &wrapped, since, self.dice);
+            if let Some(left) = left.map_err(failed)? {
+                match self.replace(account_id, wrapped, &left).await? {
+                    true => step.ended += 1,
+                    false => step.waiting += 1,
+                }
+                step.kept +=
+                    usize::from(self.master.data_key(account_id, &left).map_err(failed)?.has_older());
+                return Ok(());
+            }
+            if !is_due || key.count() >= limits::DATA_KEYS_KEPT {
+                step.kept += 1;
+                return Ok(());
+            }
+        } else if !is_due {
             return Ok(());
         }
-        let alone = self.master.with_newest_data_key_only(account_id, &wrapped, self.dice);
-        match self.replace(account_id, wrapped, &alone.map_err(failed)?).await? {
-            true => step.ended += 1,
-            false => step.waiting += 1,
+        let with_new = self.master.with_new_data_key(account_id, &wrapped, plan.now, self.dice);
+        let with_new = with_new.map_err(failed)?;
+        if !self.replace(account_id, wrapped, &with_new).await? {
+            // Somebody else is at it.
+            step.waiting += 1;
+            return Ok(());
         }
+        step.begun += 1;
+        let key = self.master.data_key(account_id, &with_new).map_err(failed)?;
+        let is_whole = self.reseal(account_id, &key, step).await?;
+        // It was made just now: what a node that knew the old key alone has written by then is found by the next walk.
+        self.has_settled(is_whole, plan.now.since(key.newest_made_at()), step);
         Ok(())
+    }
+
+    /// Whether no node seals by an older key any more, and no secret is sealed by one.
+    fn has_settled(&self, is_whole: bool, age: Duration, step: &mut DataKeyStep) -> bool {
+        if is_whole && age >= limits::DATA_KEY_SETTLED {
+            return true;
+        }
+        step.waiting += 1;
+        step.wait = step.wait.max(limits::DATA_KEY_SETTLED.saturating_sub(age));
+        false
+    }
+
+    /// Nothing that is still there was sealed before this. What is kept of an event is never older than the event, and a node
+    /// may have sealed by an older key for a moment after there was a newer one.
+    async fn still_sealed_since(&self, kept: &KeptDataKey, now: Timestamp) -> Result<Timestamp, StoreError> {
+        let oldest = match kept.seals_events {
+            true => self.store.oldest_event_of(kept.account_id).await?.map(EventId::made_at),
+            false => None,
+        };
+        Ok(oldest.map_or(now, |made_at| made_at.min(now)).minus(limits::DATA_KEY_SETTLED))
     }
 
     async fn replace(
@@ -203,12 +237,13 @@ pub(crate) async fn rotate(
 }
 
 fn view(step: DataKeyStep) -> DataKeyRotationView {
-    let DataKeyStep { begun, resealed, ended, waiting, wait, unreadable, next } = step;
+    let DataKeyStep { begun, resealed, ended, waiting, kept, wait, unreadable, next } = step;
     DataKeyRotationView {
         begun_count: begun as u64,
         resealed_count: resealed as u64,
         ended_count: ended as u64,
         waiting_count: waiting as u64,
+        kept_count: kept as u64,
         wait_seconds: wait.as_secs() + u64::from(wait.subsec_nanos() > 0),
         unreadable_count: unreadable as u64,
         next,

@@ -97,6 +97,9 @@ const fn advice(code: Code) -> &'static str {
         Code::DestinationBusy => {
             "What waits has its place under the ordering there is. Let it be delivered, or cancel it, and try again."
         }
+        Code::NodesBehind => {
+            "What you ask for writes what such a node does not read. The detail names it: upgrade it, and ask again."
+        }
         Code::NotRotated => {
             "Nothing was changed. The detail names the node, or the account, that stands in the way, and what to do."
         }

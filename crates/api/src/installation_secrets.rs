@@ -5,7 +5,7 @@ use domain::{
     dice::Dice,
     seal::{MasterKeys, SealError, Sealed},
 };
-use std::fmt;
+use std::{fmt, sync::Arc};
 use store::{Catalog, KeptSeals, StoreError};
 use zeroize::Zeroizing;
 
@@ -16,7 +16,7 @@ const PEPPER_BYTES: usize = 32;
 pub const KNOWN_MASTER_KEY: &str = "master_key:";
 
 pub struct InstallationSecrets {
-    master: MasterKeys,
+    master: Arc<MasterKeys>,
     pepper: hmac::Key,
     cursors: hmac::Key,
 }
@@ -100,11 +100,16 @@ impl InstallationSecrets {
     fn new(master: MasterKeys, pepper: &[u8]) -> Self {
         let pepper = hmac::Key::new(hmac::HMAC_SHA256, pepper);
         let cursors = hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&pepper, b"posthaste cursors").as_ref());
-        Self { master, pepper, cursors }
+        Self { master: Arc::new(master), pepper, cursors }
     }
 
     pub fn master(&self) -> &MasterKeys {
         &self.master
+    }
+
+    /// The same, to be kept.
+    pub fn master_keys(&self) -> Arc<MasterKeys> {
+        Arc::clone(&self.master)
     }
 
     /// What is kept of a secret: enough to recognise it, and of no use for anything else.

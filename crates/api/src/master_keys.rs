@@ -51,7 +51,7 @@ impl MasterKeyUses {
         let mut after = None;
         loop {
             let page = store.data_keys(after, limits::PAGE_MAX).await?;
-            for KeptDataKey { account_id, data_key } in &page {
+            for KeptDataKey { account_id, data_key, .. } in &page {
                 match data_key.as_ref().and_then(Sealed::master_key) {
                     Some(key) => add(key),
                     None => uses.unreadable.push(*account_id),
@@ -133,7 +133,7 @@ pub async fn rotate_some(
 ) -> Result<RotationStep, RotationError> {
     let page = store.data_keys(after, limits::RESEALED_AT_ONCE).await?;
     let mut changes = Vec::new();
-    for KeptDataKey { account_id, data_key } in &page {
+    for KeptDataKey { account_id, data_key, .. } in &page {
         let Some(from) = data_key.clone().filter(|key| key.master_key().is_some()) else { continue };
         let anew = master.rewrap_data_key(*account_id, &from, dice);
         if let Some(to) = anew.map_err(|why| RotationError::DataKey { account_id: *account_id, why })? {

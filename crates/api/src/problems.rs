@@ -92,6 +92,10 @@ problems! {
     CreatingCounted: InvalidJson UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed UidTaken QuotaExceeded OutcomeUnknown;
     /// An object is changed.
     Changing: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed UidTaken NotFound VersionMismatch OutcomeUnknown;
+    /// An account is made.
+    CreatingAccount: InvalidJson UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed UidTaken QuotaExceeded NodesBehind OutcomeUnknown;
+    /// An account is changed.
+    ChangingAccount: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed UidTaken NodesBehind NotFound VersionMismatch OutcomeUnknown;
     /// A destination is changed, which may have to be empty for it.
     ChangingDestination: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed UidTaken DestinationBusy NotFound VersionMismatch OutcomeUnknown;
     /// An object is told to do something, if it is still as the caller knows it.
@@ -100,6 +104,8 @@ problems! {
     Acting: NotFound OutcomeUnknown;
     /// An object is told to do something that the body describes.
     ActingWith: InvalidJson UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound OutcomeUnknown;
+    /// What routes would do is asked, perhaps of an event that is there.
+    Previewing: InvalidJson UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound PayloadErased OutcomeUnknown;
     /// The same, if it is still as the caller knows it.
     SwitchingWith: InvalidJson InvalidHeader UnsupportedMediaType PayloadTooLarge RequestTimeout ValidationFailed NotFound VersionMismatch OutcomeUnknown;
     /// A destination is tried.

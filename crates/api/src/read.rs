@@ -193,6 +193,7 @@ pub async fn refused_requests(
 ) -> Result<Vec<RefusedRequestView>, ApiError> {
     app.store.source(account, id).await?;
     let kept = app.store.refused_requests(account, id).await?;
+    let kept = app.open_refused(account, kept).await?;
     Ok(kept.iter().map(views::refused_request).collect())
 }
 

@@ -17,6 +17,7 @@ use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
 };
+use store::StoreError;
 use tokio::time::Instant;
 
 /// When one of each source was kept last.
@@ -68,8 +69,17 @@ impl App {
             headers: shown(pairs, proof),
             body_bytes: body.len() as u64,
             body: Bytes::copy_from_slice(&body[..body.len().min(limits::REFUSED_BODY_BYTES)]),
+            sealed: None,
         };
         self.keys.note(ToNote::Refused(Box::new(request)));
+    }
+}
+
+/// Writes it down, sealed where its account has its payloads encrypted.
+pub(crate) async fn write_refused(app: &App, request: &RefusedRequest) -> Result<(), StoreError> {
+    match app.admission.snapshots().get(request.account_id).await?.sealing.as_deref() {
+        None => app.store.keep_refused(request).await,
+        Some(key) => app.store.keep_refused(&request.clone().sealed_by(key, &*app.dice)).await,
     }
 }
 

@@ -73,6 +73,7 @@ mod outage_is_no_denial;
 mod overload;
 mod oversize_bodies;
 mod panics;
+mod payloads_at_rest;
 mod provider_signatures;
 mod read_only_database;
 mod rebinding;
@@ -282,6 +283,8 @@ checks! {
         "whoever guesses credentials learns nothing and is slowed down, and no right one is refused for it";
     secrets_at_rest ["f11"] BOTH =>
         "no secret is found in the tables or in any file, and one that was moved to another row opens nothing";
+    payloads_at_rest [] BOTH =>
+        "of an account that encrypts nothing of its payloads and answers is found, and its key goes with the account";
     secrets_in_output ["f12"] BOTH =>
         "no secret is found in logs, metrics, traces, answers, the audit log or the list of processes";
     provider_signatures ["f07"] BOTH =>

@@ -16,6 +16,7 @@
 //! | [`figures`] | medians, memory, CPU time an event |
 //! | [`visitor`] | a browser that has signed in, as far as pages and their time are concerned |
 //! | [`canaries`] | secrets that can be found again, and looking for them |
+//! | [`at_rest`] | looking for these in the tables and files of a store |
 //! | [`waiting`] | waiting for something to become true, and work that goes on meanwhile |
 //! | [`audit`] | what the tables must look like when all is done |
 //! | [`logbook`] | what every check leaves behind: both logs, the faults, and the attempts of the tables |
@@ -39,6 +40,7 @@
 //! | [`strace`] | watching and failing system calls |
 //! | [`prelude`] | the words that most checks use: what a check imports by name besides is what is special about it |
 
+pub(crate) mod at_rest;
 pub(crate) mod audit;
 pub(crate) mod backlog;
 pub(crate) mod bursts;

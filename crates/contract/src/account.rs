@@ -33,6 +33,10 @@ pub struct AccountView {
     #[serde(default)]
     #[schema(required)]
     pub quotas: QuotasView,
+    /// Payloads and headers of its events, and what is kept of answers, are encrypted by the account's data key.
+    #[serde(default)]
+    #[schema(required)]
+    pub encrypt_payloads: bool,
     #[schema(value_type = schema::Timestamp)]
     pub created_at: Timestamp,
     #[schema(value_type = schema::Timestamp)]
@@ -81,6 +85,10 @@ pub struct NewAccount {
     #[serde(default)]
     #[schema(value_type = Option<QuotasInput>)]
     pub quotas: QuotasInput,
+    /// Encrypt payloads and headers of its events, and what is kept of answers, by the account's data key, from now on.
+    #[serde(default)]
+    #[schema(value_type = Option<bool>, default = false)]
+    pub encrypt_payloads: bool,
 }
 
 impl NewAccount {
@@ -92,6 +100,7 @@ impl NewAccount {
             defaults: DefaultsInput::default(),
             rate_limit: None,
             quotas: QuotasInput::default(),
+            encrypt_payloads: false,
         }
     }
 }
@@ -141,6 +150,10 @@ pub struct OwnAccountInput {
     #[serde(default)]
     #[schema(value_type = Option<DefaultsInput>)]
     pub defaults: DefaultsInput,
+    /// Encrypt payloads and headers of its events, and what is kept of answers, by the account's data key, from now on.
+    #[serde(default)]
+    #[schema(value_type = Option<bool>, default = false)]
+    pub encrypt_payloads: bool,
 }
 
 /// What an account's destinations go by where they say nothing themselves. Null: what the installation says.

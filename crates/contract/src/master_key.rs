@@ -84,6 +84,11 @@ pub struct DataKeyRotationView {
     pub ended_count: u64,
     /// Accounts that have both keys still.
     pub waiting_count: u64,
+    /// Accounts that keep older keys since payloads are encrypted by them: they are forgotten by the rotation after the last
+    /// event of their time is.
+    #[serde(default)]
+    #[schema(required)]
+    pub kept_count: u64,
     /// After so many seconds they can be ended.
     pub wait_seconds: u64,
     /// Sources and destinations with something sealed that does not open or read: the old key of their account stays.

@@ -97,6 +97,7 @@ macro_rules! problem_codes {
             DestinationBusy destination_busy = 409, "Deliveries wait for the destination";
             PayloadInUse payload_in_use = 409, "The payload is still to be sent";
             AccountInUse account_in_use = 409, "The account is needed";
+            NodesBehind nodes_behind = 409, "A node is of a version before";
             NotRotated not_rotated = 409, "The keys cannot be changed now";
             TestNotSent test_not_sent = 409, "The destination takes no test now";
             QuotaExceeded quota_exceeded = 409, "A quota is exhausted";

@@ -33,6 +33,12 @@ pub struct Account {
     pub quotas: Quotas,
     /// The account's data key, wrapped by a master key; see [`crate::seal`].
     pub data_key: Sealed,
+    /// What comes in from now on, and what is kept of attempts, is sealed by it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub encrypt_payloads: bool,
+    /// When that was first so: since then something may be sealed by any of its data keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payloads_encrypted_at: Option<Timestamp>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     /// Grows with every change of the account's configuration; kept by the store.
@@ -53,6 +59,8 @@ impl Account {
             rate_limit: None,
             quotas: Quotas::default(),
             data_key,
+            encrypt_payloads: false,
+            payloads_encrypted_at: None,
             created_at: now,
             updated_at: now,
             version: 0,
@@ -64,6 +72,23 @@ impl Account {
         let same = defaults == self.defaults;
         let defaults_version = if same { self.defaults_version } else { self.version + 1 };
         Self { defaults, defaults_version, ..self }
+    }
+
+    /// With its payloads encrypted from now on, or not any more. What the lanes of its destinations go by changes at the next
+    /// version, as other defaults do.
+    pub fn with_encryption(self, encrypt_payloads: bool, now: Timestamp) -> Self {
+        if encrypt_payloads == self.encrypt_payloads {
+            return self;
+        }
+        let first = encrypt_payloads.then_some(now);
+        let payloads_encrypted_at = self.payloads_encrypted_at.or(first);
+        let defaults_version = self.version + 1;
+        Self { encrypt_payloads, payloads_encrypted_at, defaults_version, ..self }
+    }
+
+    /// The data key that seals its payloads, wrapped; None: they are not encrypted.
+    pub fn sealing(&self) -> Option<&Sealed> {
+        self.encrypt_payloads.then_some(&self.data_key)
     }
 
     pub fn limits(&self) -> AccountLimits {

@@ -3,6 +3,7 @@
 use crate::{
     id::{AttemptId, DeliveryId, NodeId},
     outcome::{FailureKind, Fault, Outcome},
+    seal::Sealed,
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,9 @@ pub struct Detail {
     pub error: Option<AttemptError>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response: Option<Response>,
+    /// All of it, of an account that has its payloads encrypted: then there is nothing else in here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sealed: Option<Sealed>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]

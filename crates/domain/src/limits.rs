@@ -242,6 +242,10 @@ pub const DATA_KEY_FRESH: Duration = Duration::from_secs(60);
 /// After this a node that sealed by an account's older data key has done so for good: it knows a key for
 /// [`DATA_KEY_FRESH`], and a request that has it ends within its deadlines.
 pub const DATA_KEY_SETTLED: Duration = Duration::from_secs(180);
+/// How often it is looked whether accounts whose data keys are remembered were deleted.
+pub const DELETED_LOOK: Duration = Duration::from_millis(800);
+/// Data keys that an account may have, of which the older ones stay for what was encrypted in their time.
+pub const DATA_KEYS_KEPT: usize = 64;
 /// A data key is not changed again so soon: a rotation that was broken off and is begun again goes on where it was.
 pub const DATA_KEY_YOUNG: Duration = Duration::from_secs(3600);
 /// Data keys that are wrapped anew in one transaction, and rows that are sealed anew in one.

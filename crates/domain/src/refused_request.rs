@@ -4,8 +4,10 @@
 //! and the rest is bounded.
 
 use crate::{
+    dice::Dice,
     id::{AccountId, SourceId},
     limits,
+    seal::{DataKey, SealError, Sealed},
     time::Timestamp,
     verification::RefusalReason,
 };
@@ -30,6 +32,35 @@ pub struct RefusedRequest {
     /// Its beginning.
     #[serde(skip)]
     pub body: Bytes,
+    /// Headers and body, of an account that has its payloads encrypted: then both are empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed: Option<Sealed>,
+}
+
+impl RefusedRequest {
+    /// With headers and body sealed by the account's data key.
+    pub fn sealed_by(self, key: &DataKey, dice: &dyn Dice) -> Self {
+        let headers = serde_json::to_vec(&self.headers).expect("texts are always JSON");
+        let length = (headers.len() as u32).to_be_bytes();
+        let plain = [&length[..], &headers, &self.body].concat();
+        let sealed = key.seal_row(&self.place(), &plain, dice);
+        Self { headers: Vec::new(), body: Bytes::new(), sealed: Some(sealed), ..self }
+    }
+
+    /// As it was before it was sealed.
+    pub fn opened_by(self, key: &DataKey) -> Result<Self, SealError> {
+        let Some(sealed) = &self.sealed else { return Ok(self) };
+        let plain = key.open_row(&self.place(), sealed.0.clone())?;
+        let (length, rest) = plain.split_first_chunk().ok_or(SealError::DoesNotOpen)?;
+        let headers = rest.split_at_checked(u32::from_be_bytes(*length) as usize);
+        let (headers, body) = headers.ok_or(SealError::DoesNotOpen)?;
+        let headers = serde_json::from_slice(headers).map_err(|_| SealError::DoesNotOpen)?;
+        Ok(Self { headers, body: Bytes::copy_from_slice(body), sealed: None, ..self })
+    }
+
+    fn place(&self) -> String {
+        format!("refused_requests|request|{}|{}", self.source_id, self.at.micros())
+    }
 }
 
 fn no_source() -> SourceId {

@@ -6,9 +6,16 @@
 //! Both kinds of keys are changed while the old one still opens: what is wrapped says by which master key, what is sealed
 //! by which data key. An account has one data key, and a second one from the moment it is changed until nothing is sealed
 //! by the first any more. Until then all is as versions wrote it that knew only one; they cannot read what comes after.
+//!
+//! Secrets are few. Of what an account has sealed as a whole (payloads, kept answers) there may be as many as events, more
+//! than one key may seal with nonces drawn at random: each row of these has a key of its own ([`DataKey::seal_row`]), made of
+//! the data key and the row's place, so that no number of rows wears a data key out.
 
 use crate::{dice::Dice, id::AccountId, time::Timestamp};
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::{
+    aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
+    hmac,
+};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::fmt;
@@ -19,6 +26,8 @@ const FIRST: u8 = 1;
 /// Of what is wrapped: several data keys, or another than the first. Of what is sealed: by another than the first.
 const NUMBERED: u8 = 2;
 const KEY_BYTES: usize = 32;
+/// What a sealed value has at most beside the text: which key it is sealed by, nonce and tag.
+const SEALED_MORE: usize = 1 + 4 + NONCE_LEN + 16;
 /// A data key as it is wrapped beside others: its number, when it was made, the key.
 const NUMBERED_KEY_BYTES: usize = 4 + 8 + KEY_BYTES;
 /// The number of a data key that was made with its account.
@@ -131,16 +140,24 @@ impl MasterKeys {
         Ok(self.wrap_data_keys(account, &keys, dice))
     }
 
-    /// The account's newest data key alone: what is sealed by another opens no more.
-    pub fn with_newest_data_key_only(
+    /// The account's newest data key, and those that sealed at `since` or later: what is sealed by another opens no more.
+    /// None: that are all of them.
+    pub fn without_data_keys_before(
         &self,
         account: AccountId,
         wrapped: &Sealed,
+        since: Timestamp,
         dice: &dyn Dice,
-    ) -> Result<Sealed, SealError> {
+    ) -> Result<Option<Sealed>, SealError> {
         let mut keys = self.open_data_keys(account, wrapped)?;
-        keys.drain(..keys.len().saturating_sub(1));
-        Ok(self.wrap_data_keys(account, &keys, dice))
+        // A key seals until the next one is made.
+        let needed = |next: &RawKey| next.made_at > since;
+        let forgotten = keys.iter().skip(1).take_while(|next| !needed(next)).count();
+        if forgotten == 0 {
+            return Ok(None);
+        }
+        keys.drain(..forgotten);
+        Ok(Some(self.wrap_data_keys(account, &keys, dice)))
     }
 
     /// Wraps a value of the installation itself, such as the pepper.
@@ -213,6 +230,11 @@ impl Sealed {
         let name = std::str::from_utf8(rest.get(..usize::from(*length))?).ok()?;
         is_name(name).then_some(name)
     }
+
+    /// The number of the data key that seals this; None of what is no sealed value.
+    pub fn data_key_number(&self) -> Option<u32> {
+        numbered(&self.0).ok().map(|(number, _)| number)
+    }
 }
 
 fn wrap_by(
@@ -258,7 +280,8 @@ impl RawKey {
 
     fn ready(&self) -> Option<NumberedKey> {
         let Self { number, made_at, ref bytes } = *self;
-        Some(NumberedKey { number, made_at, key: aes_key(bytes.as_ref())? })
+        let rows = hmac::Key::new(hmac::HMAC_SHA256, bytes.as_ref());
+        Some(NumberedKey { number, made_at, key: aes_key(bytes.as_ref())?, rows })
     }
 }
 
@@ -279,30 +302,51 @@ struct NumberedKey {
     number: u32,
     made_at: Timestamp,
     key: LessSafeKey,
+    /// What the keys of rows are made with.
+    rows: hmac::Key,
 }
 
 impl DataKey {
     /// `place` names table, column and row, as in `destinations|secret|dst_…`.
     pub fn seal(&self, place: &str, plain: &[u8], dice: &dyn Dice) -> Sealed {
         let NumberedKey { number, key, .. } = self.newest();
-        let mut out = match *number {
-            FIRST_NUMBER => vec![FIRST],
-            number => [&[NUMBERED][..], &number.to_be_bytes()].concat(),
-        };
+        let mut out = sealed_by(*number, plain.len());
         encrypt(key, &self.bind(place, *number), plain, dice, &mut out);
         Sealed(out)
     }
 
+    /// What is sealed as often as there are events: by a key that is this row's alone. `place` names table, column and row.
+    pub fn seal_row(&self, place: &str, plain: &[u8], dice: &dyn Dice) -> Sealed {
+        let newest = self.newest();
+        let bound_to = self.bind(place, newest.number);
+        let mut out = sealed_by(newest.number, plain.len());
+        encrypt(&newest.row_key(&bound_to), &bound_to, plain, dice, &mut out);
+        Sealed(out)
+    }
+
+    /// What [`Self::seal_row`] has sealed. It is no secret of ours, and as large as an event may be: nothing wipes it.
+    /// Opened where it is, so that a large one is not there twice.
+    pub fn open_row(&self, place: &str, mut sealed: Vec<u8>) -> Result<Vec<u8>, SealError> {
+        let (number, text) = numbered(&sealed)?;
+        let bound_to = self.bind(place, number);
+        let key = self.numbered(number)?.row_key(&bound_to);
+        let (nonce, text) = text.split_at_checked(NONCE_LEN).ok_or(SealError::DoesNotOpen)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| SealError::DoesNotOpen)?;
+        let from = sealed.len() - text.len();
+        let opened = key.open_within(nonce, Aad::from(bound_to.as_bytes()), &mut sealed, from..);
+        let plain = opened.map_err(|_| SealError::DoesNotOpen)?.len();
+        sealed.truncate(plain);
+        Ok(sealed)
+    }
+
     pub fn open(&self, place: &str, sealed: &Sealed) -> Result<Zeroizing<Vec<u8>>, SealError> {
-        let (number, text) = numbered(sealed)?;
-        let found = self.keys.iter().find(|key| key.number == number);
-        let NumberedKey { key, .. } = found.ok_or(SealError::UnknownDataKey(number))?;
-        decrypt(key, &self.bind(place, number), text)
+        let (number, text) = numbered(&sealed.0)?;
+        decrypt(&self.numbered(number)?.key, &self.bind(place, number), text)
     }
 
     /// The same secret, sealed by the newest key; None if it is.
     pub fn reseal(&self, place: &str, sealed: &Sealed, dice: &dyn Dice) -> Result<Option<Sealed>, SealError> {
-        if numbered(sealed)?.0 == self.newest().number {
+        if numbered(&sealed.0)?.0 == self.newest().number {
             return Ok(None);
         }
         Ok(Some(self.seal(place, &self.open(place, sealed)?, dice)))
@@ -311,12 +355,26 @@ impl DataKey {
     /// Whether the key that this was sealed by is among them. What is no sealed value opens with none: that is not for
     /// other keys to mend.
     pub fn knows(&self, sealed: &Sealed) -> bool {
-        numbered(sealed).map_or(true, |(number, _)| self.keys.iter().any(|key| key.number == number))
+        sealed.data_key_number().is_none_or(|number| self.numbered(number).is_ok())
+    }
+
+    /// Whether this is sealed by the newest.
+    pub fn is_newest_of(&self, sealed: &Sealed) -> bool {
+        sealed.data_key_number() == Some(self.newest().number)
+    }
+
+    fn numbered(&self, number: u32) -> Result<&NumberedKey, SealError> {
+        self.keys.iter().find(|key| key.number == number).ok_or(SealError::UnknownDataKey(number))
     }
 
     /// There is an older one beside the newest.
     pub fn has_older(&self) -> bool {
         self.keys.len() > 1
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.keys.len()
     }
 
     /// When the one that seals was made.
@@ -337,9 +395,30 @@ impl DataKey {
     }
 }
 
+impl NumberedKey {
+    /// The key of one row. The data key is used for nothing else with HMAC.
+    fn row_key(&self, bound_to: &str) -> LessSafeKey {
+        let tag = hmac::sign(&self.rows, bound_to.as_bytes());
+        aes_key(tag.as_ref()).expect("SHA-256 gives as many bytes as a key has")
+    }
+}
+
+/// The beginning of what is sealed by the data key of this number, with room for the rest.
+fn sealed_by(number: u32, plain_bytes: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(SEALED_MORE + plain_bytes);
+    match number {
+        FIRST_NUMBER => out.push(FIRST),
+        number => {
+            out.push(NUMBERED);
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+    }
+    out
+}
+
 /// The number of the data key that this was sealed by, and the rest.
-fn numbered(sealed: &Sealed) -> Result<(u32, &[u8]), SealError> {
-    match sealed.0.as_slice() {
+fn numbered(sealed: &[u8]) -> Result<(u32, &[u8]), SealError> {
+    match sealed {
         [FIRST, text @ ..] => Ok((FIRST_NUMBER, text)),
         [NUMBERED, rest @ ..] => match rest.split_first_chunk() {
             Some((number, text)) => Ok((u32::from_be_bytes(*number), text)),
@@ -377,15 +456,12 @@ fn aes_key(bytes: &[u8]) -> Option<LessSafeKey> {
 fn encrypt(key: &LessSafeKey, bound_to: &str, plain: &[u8], dice: &dyn Dice, out: &mut Vec<u8>) {
     let mut nonce = [0u8; NONCE_LEN];
     dice.fill(&mut nonce);
-    let mut text = plain.to_vec();
-    key.seal_in_place_append_tag(
-        Nonce::assume_unique_for_key(nonce),
-        Aad::from(bound_to.as_bytes()),
-        &mut text,
-    )
-    .expect("AES-GCM seals any text this short");
     out.extend_from_slice(&nonce);
-    out.append(&mut text);
+    let from = out.len();
+    out.extend_from_slice(plain);
+    let (nonce, bound_to) = (Nonce::assume_unique_for_key(nonce), Aad::from(bound_to.as_bytes()));
+    let tag = key.seal_in_place_separate_tag(nonce, bound_to, &mut out[from..]);
+    out.extend_from_slice(tag.expect("AES-GCM seals any text this short").as_ref());
 }
 
 fn decrypt(key: &LessSafeKey, bound_to: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
@@ -503,14 +579,20 @@ mod tests {
         assert!(!with_first.knows(&by_second) && with_first.knows(&by_first));
         assert_eq!(with_first.open(place, &by_second), Err(SealError::UnknownDataKey(2)));
 
-        let second = keys.with_newest_data_key_only(account(1), &both, &dice).unwrap();
+        let before = Timestamp::from_micros(6);
+        assert_eq!(
+            keys.without_data_keys_before(account(1), &both, before, &dice),
+            Ok(None),
+            "it sealed then"
+        );
+        let second = keys.without_data_keys_before(account(1), &both, now, &dice).unwrap().expect("one less");
         let with_second = keys.data_key(account(1), &second).unwrap();
         assert!(!with_second.has_older());
         assert_eq!(with_second.open(place, &by_second).unwrap().as_slice(), b"whsec");
         assert_eq!(with_second.open(place, &by_first), Err(SealError::UnknownDataKey(1)));
         let third = keys.with_new_data_key(account(1), &second, now, &dice).unwrap();
         let by_third = keys.data_key(account(1), &third).unwrap().seal(place, b"whsec", &dice);
-        assert_eq!(numbered(&by_third).unwrap().0, 3, "no number is taken twice");
+        assert_eq!(by_third.data_key_number(), Some(3), "no number is taken twice");
     }
 
     #[test]
@@ -530,5 +612,47 @@ mod tests {
             wrapped.0.truncate(cut);
             assert!(keys.data_key(account(1), &wrapped).is_err(), "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn a_row_has_a_key_of_its_own_and_opens_in_its_place_alone() {
+        let (dice, place) = (CountingDice::default(), "events|payload|evt_1");
+        let keys = MasterKeys::parse(&master("k1", 1)).unwrap();
+        let wrapped = keys.new_data_key(account(1), &dice);
+        let first = keys.data_key(account(1), &wrapped).unwrap();
+        let by_first = first.seal_row(place, b"a canary", &dice);
+        let both = keys.with_new_data_key(account(1), &wrapped, Timestamp::from_micros(7), &dice).unwrap();
+        let both = keys.data_key(account(1), &both).unwrap();
+        let by_second = both.seal_row(place, b"a canary", &dice);
+        for sealed in [&by_first, &by_second] {
+            assert_eq!(both.open_row(place, sealed.0.clone()).unwrap(), b"a canary");
+            assert_eq!(both.open_row("events|payload|evt_2", sealed.0.clone()), Err(SealError::DoesNotOpen));
+            assert!(both.open(place, sealed).is_err(), "it is no secret's");
+            assert!(!sealed.0.windows(6).any(|window| window == b"canary"));
+        }
+        assert!(both.open_row(place, both.seal(place, b"whsec", &dice).0).is_err(), "no secret is a row's");
+        assert!(both.is_newest_of(&by_second) && !both.is_newest_of(&by_first));
+        assert_eq!(first.open_row(place, by_second.0.clone()), Err(SealError::UnknownDataKey(2)));
+        let another = keys.data_key(account(2), &keys.new_data_key(account(2), &dice)).unwrap();
+        assert_eq!(another.open_row(place, by_first.0.clone()), Err(SealError::DoesNotOpen));
+        let mut renumbered = by_second.0.clone();
+        renumbered.splice(..5, [FIRST]);
+        assert_eq!(both.open_row(place, renumbered), Err(SealError::DoesNotOpen));
+    }
+
+    #[test]
+    fn data_keys_stay_as_long_as_something_may_be_sealed_by_them() {
+        let dice = CountingDice::default();
+        let at = Timestamp::from_micros;
+        let keys = MasterKeys::parse(&master("k1", 1)).unwrap();
+        let mut wrapped = keys.new_data_key(account(1), &dice);
+        for made_at in [10, 20, 30] {
+            wrapped = keys.with_new_data_key(account(1), &wrapped, at(made_at), &dice).unwrap();
+        }
+        let left = |since| {
+            let left = keys.without_data_keys_before(account(1), &wrapped, at(since), &dice).unwrap();
+            keys.data_key(account(1), left.as_ref().unwrap_or(&wrapped)).unwrap().count()
+        };
+        assert_eq!([5, 9, 10, 15, 20, 30, 99].map(left), [4, 4, 3, 3, 2, 1, 1]);
     }
 }

@@ -10,7 +10,7 @@ mod term;
 #[cfg(test)]
 mod tests;
 
-use crate::{dispatcher::Message, ownership_view::OwnershipView, start::EngineSettings};
+use crate::{data_keys::DataKeys, dispatcher::Message, ownership_view::OwnershipView, start::EngineSettings};
 use domain::{dice::Dice, limits, time::Clock};
 use expand::Expander;
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -28,6 +28,7 @@ pub(crate) use rescan::Rescans;
 #[derive(Clone)]
 pub(crate) struct Chores {
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) data_keys: Arc<DataKeys>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dice: Arc<dyn Dice>,
     pub(crate) settings: EngineSettings,
@@ -109,6 +110,7 @@ impl Chores {
     fn replayer(&self) -> Replayer {
         Replayer {
             store: Arc::clone(&self.store),
+            data_keys: Arc::clone(&self.data_keys),
             clock: Arc::clone(&self.clock),
             dice: Arc::clone(&self.dice),
             ownership_view: Arc::clone(&self.ownership_view),
@@ -120,6 +122,6 @@ impl Chores {
 
     fn expander(&self) -> Expander {
         let (store, clock, dice) = (Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.dice));
-        Expander::new(store, clock, dice, self.inbox.clone())
+        Expander::new(store, Arc::clone(&self.data_keys), clock, dice, self.inbox.clone())
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct PreparedDestination {
     /// What its lane's last owner kept.
     pub(crate) gate: Option<KeptGate>,
     pub(crate) lane: LaneSettings,
+    /// What is kept of an attempt is sealed.
+    pub(crate) encrypts: bool,
     on_dead_letter: OnDeadLetter,
     pub(crate) url: String,
     pub(crate) sink: Result<Box<dyn Sink>, Unready>,
@@ -101,6 +103,7 @@ impl PreparedDestination {
             probed_at: destination.switch.probed_at,
             gate: record.gate,
             on_dead_letter: destination.on_dead_letter,
+            encrypts: record.encrypts,
             lane,
             url: destination.url,
             sink,
@@ -123,6 +126,7 @@ impl PreparedDestination {
             destination: Ok(blank),
             account_defaults: DeliverySettings::default(),
             data_key: Default::default(),
+            encrypts: false,
             overrides: Vec::new(),
             gate: None,
         };

@@ -2,23 +2,29 @@
 //! task of its own whose answer comes back as a message. There is never more than one fetch, one reading of destinations and
 //! one batch of numbers under way, and a few looks for the tracks of ordered lanes.
 
-use crate::{destination::PreparedDestination, dispatcher::Message, sink::Sinks};
+use crate::{data_keys::DataKeys, destination::PreparedDestination, dispatcher::Message, sink::Sinks};
 use domain::{
     delivery_settings::DeliverySettings,
-    id::{DestinationId, NodeId},
+    event::Event,
+    id::{AccountId, DestinationId, EventId, NodeId},
     lane::{TrackQuery, WindowQuery},
     limits,
     seal::MasterKeys,
     time::Timestamp,
 };
 use futures_util::FutureExt;
-use std::{panic::AssertUnwindSafe, sync::Arc};
-use store::{DueDelivery, Store, StoreError, Window};
+use std::{
+    collections::{HashMap, HashSet},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+};
+use store::{DueDelivery, FetchedDelivery, Store, StoreError, StoredEvent, Window};
 use tokio::sync::mpsc;
 
 #[derive(Clone)]
 pub(crate) struct Fetcher {
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) data_keys: Arc<DataKeys>,
     pub(crate) master_keys: Arc<MasterKeys>,
     pub(crate) sinks: Arc<Sinks>,
     /// The installation's.
@@ -49,13 +55,35 @@ impl Fetcher {
         tokio::spawn(async move {
             let windows: Vec<Window> = queries.iter().map(window).collect();
             let read = async {
-                let fetched = this.store.fetch(&windows).await;
+                let mut fetched = this.store.fetch(&windows).await?;
                 store::failpoint::hit("fetch.after");
-                fetched
+                this.open(&mut fetched).await;
+                Ok(fetched)
             };
             let result = unharmed(read).await;
             this.answer(Message::Fetched { queries, result }).await;
         });
+    }
+
+    /// Events that are sealed, each once however many deliveries have it. What does not open now is read again when its
+    /// delivery starts, and then it is said why; of its account nothing more is tried here.
+    async fn open(&self, fetched: &mut [Vec<FetchedDelivery>]) {
+        let mut opened: HashMap<EventId, Arc<Event>> = HashMap::new();
+        let mut shut: HashSet<AccountId> = HashSet::new();
+        for row in fetched.iter_mut().flatten() {
+            let Some(sealed) = row.sealed.take() else { continue };
+            let (id, account) = (row.delivery.event_id, row.delivery.account_id);
+            if !opened.contains_key(&id) && !shut.contains(&account) {
+                let stored = StoredEvent::Sealed(Box::new(Arc::unwrap_or_clone(sealed)));
+                match self.data_keys.open(stored).await {
+                    Ok(event) => drop(opened.insert(id, event)),
+                    Err(_) => drop(shut.insert(account)),
+                }
+            }
+            if let Some(event) = opened.get(&id) {
+                (row.event, row.has_payload) = (Some(Arc::clone(event)), true);
+            }
+        }
     }
 
     pub(crate) fn sweep(&self, sweep: LaneSweep) {

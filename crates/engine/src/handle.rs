@@ -70,10 +70,11 @@ impl Announce for EngineHandle {
     }
 
     async fn changed(&self, change: Change) {
-        if let Change::Destinations(account, _) | Change::Defaults(account) = &change
-            && !self.ownership_view.is_alone()
-        {
-            self.outbox.changed(*account);
+        if let Change::Destinations(account, _) | Change::Defaults(account) = &change {
+            self.sender.data_keys.forget(*account);
+            if !self.ownership_view.is_alone() {
+                self.outbox.changed(*account);
+            }
         }
         self.tell(Message::Changed(change)).await;
     }

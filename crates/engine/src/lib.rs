@@ -11,6 +11,7 @@ mod batch_interval;
 mod carried;
 mod chores;
 pub mod credentials;
+mod data_keys;
 mod destination;
 mod dispatcher;
 pub mod egress;

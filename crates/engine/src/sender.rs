@@ -6,6 +6,7 @@
 use crate::{
     attempt_log::{AttemptLine, AttemptLogger},
     carried::CarriedEvent,
+    data_keys::{DataKeys, Shut},
     destination::PreparedDestination,
     large_payloads::LargePayloads,
     membership::Membership,
@@ -21,17 +22,19 @@ use domain::{
     id::AttemptId,
     limits,
     outcome::{Classified, Fault, Next, Outcome},
+    seal::DataKey,
     time::{Clock, Timestamp},
     trace::{Span, SpanKind, TraceContext, Tracer, span_of_event},
 };
 use futures_util::FutureExt;
 use sharing::Share;
 use std::{panic::AssertUnwindSafe, sync::Arc};
-use store::{Consequence, Fact, Settlement, Store, StoreError, failpoint};
+use store::{Consequence, Fact, Settlement, Store, StoreError, failpoint, seal_detail};
 use tokio::time::Instant;
 
 pub(crate) struct Sender {
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) data_keys: Arc<DataKeys>,
     pub(crate) sinks: Arc<Sinks>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) dice: Arc<dyn Dice>,
@@ -49,6 +52,21 @@ pub(crate) enum AttemptEnd {
     },
     /// Nothing is to be recorded, and it is not known how much was sent: the row is as it was.
     Abandoned(Delivery),
+}
+
+/// An attempt that was made, or could not be.
+struct AttemptMade {
+    facts: AttemptFacts,
+    /// What the destination was told of the trace.
+    trace: Option<TraceContext>,
+    /// What is kept of it is sealed by this.
+    sealing: Option<Arc<DataKey>>,
+}
+
+impl From<AttemptFacts> for AttemptMade {
+    fn from(facts: AttemptFacts) -> Self {
+        Self { facts, trace: None, sealing: None }
+    }
 }
 
 impl Sender {
@@ -71,10 +89,10 @@ impl Sender {
         let id = AttemptId::at(started_at, self.dice.bits());
         let attempt = self.attempt(membership, destination, &delivery, (&carried, room), id, started_at);
         let attempted = AssertUnwindSafe(attempt).catch_unwind().await;
-        let (facts, trace) = match attempted {
+        let AttemptMade { facts, trace, sealing } = match attempted {
             Ok(Some(attempted)) => attempted,
             Ok(None) => return AttemptEnd::Abandoned(delivery),
-            Err(_) => (AttemptFacts::of_panic(&delivery), None),
+            Err(_) => AttemptFacts::of_panic(&delivery).into(),
         };
         let now = self.clock.now();
         let policy = destination.policy(delivery.route_id);
@@ -91,7 +109,7 @@ impl Sender {
             Next::Hold { retry_after } | Next::Retry { not_before: retry_after } => retry_after,
             _ => None,
         };
-        let attempt = Attempt {
+        let mut attempt = Attempt {
             id,
             delivery_id: delivery.id,
             number: delivery.attempts + 1,
@@ -104,6 +122,9 @@ impl Sender {
         };
         self.attempt_log.attempted(&AttemptLine { delivery: &delivery, attempt: &attempt, settled, trace });
         self.trace(destination, &delivery, &attempt, trace);
+        if let Some(key) = sealing {
+            attempt.detail = seal_detail(&attempt.detail, (delivery.id, id), &key, &*self.dice);
+        }
         let settlement = Settlement {
             shard: delivery.destination_id.shard(),
             delivery,
@@ -120,8 +141,7 @@ impl Sender {
         }
     }
 
-    /// What was met, and what the destination was told of the trace. None: given up, because the store is away or our lease has
-    /// ended.
+    /// What was met. None: given up, because the store is away or our lease has ended.
     async fn attempt(
         &self,
         membership: &Arc<Membership>,
@@ -130,32 +150,39 @@ impl Sender {
         (carried, room): (&Arc<CarriedEvent>, Option<Share>),
         id: AttemptId,
         started_at: Timestamp,
-    ) -> Option<(AttemptFacts, Option<TraceContext>)> {
+    ) -> Option<AttemptMade> {
         failpoint::hit("send.before");
+        // Before anything is sent: what cannot be kept as it must be is not tried.
+        let sealing = match destination.encrypts {
+            false => None,
+            true => match self.data_keys.of(delivery.account_id).await {
+                Ok(key) => Some(key),
+                Err(shut) => return self.shut(delivery, shut).await,
+            },
+        };
         let event = match &carried.event {
             Some(event) if carried.has_payload => Arc::clone(event),
             _ => match self.store.payload(delivery.event_id).await {
-                Ok(Some(event)) => event,
+                Ok(Some(stored)) => match self.data_keys.open(stored).await {
+                    Ok(event) => event,
+                    Err(shut) => return self.shut(delivery, shut).await,
+                },
                 Ok(None) => {
                     let message = "its event is gone".into();
-                    return Some((AttemptFacts::of_fault(Fault::Unbuildable, message), None));
+                    return Some(AttemptFacts::of_fault(Fault::Unbuildable, message).into());
                 }
                 Err(StoreError::Altered) => {
                     tracing::error!(event_id = %delivery.event_id, delivery_id = %delivery.id, "payload.altered");
                     let message = "the stored payload is not what was accepted; it is not sent";
-                    return Some((AttemptFacts::of_fault(Fault::Altered, message.into()), None));
+                    return Some(AttemptFacts::of_fault(Fault::Altered, message.into()).into());
                 }
-                Err(error) => {
-                    tracing::warn!(delivery_id = %delivery.id, %error, "a payload could not be read; trying again");
-                    tokio::time::sleep(limits::ABANDONED_PAUSE).await;
-                    return None;
-                }
+                Err(error) => return self.shut(delivery, Shut::Store(error)).await,
             },
         };
         let trace = TraceContext::of_attempt(&event, id);
         let sink = match &destination.sink {
             Ok(sink) => sink.as_ref(),
-            Err(unready) => return Some((unready.facts(), None)),
+            Err(unready) => return Some(AttemptMade { sealing, ..unready.facts().into() }),
         };
         let mut payload = event.payload.clone();
         if let Some(room) = room {
@@ -184,7 +211,22 @@ impl Sender {
             facts.classified.outcome,
             Outcome::Undeliverable | Outcome::InternalError | Outcome::TokenError
         );
-        Some((facts, (!untold).then_some(trace)))
+        Some(AttemptMade { facts, trace: (!untold).then_some(trace), sealing })
+    }
+
+    /// What is to be sent, or the key for what is to be kept, cannot be had.
+    async fn shut(&self, delivery: &Delivery, shut: Shut) -> Option<AttemptMade> {
+        match shut {
+            Shut::Store(error) => {
+                tracing::warn!(delivery_id = %delivery.id, %error, "a payload could not be read; trying again");
+                tokio::time::sleep(limits::ABANDONED_PAUSE).await;
+                None
+            }
+            Shut::ForGood(reason) => {
+                tracing::error!(event_id = %delivery.event_id, delivery_id = %delivery.id, reason, "payload.shut");
+                Some(AttemptFacts::of_fault(Fault::Unbuildable, reason).into())
+            }
+        }
     }
 
     /// Tells of the attempt, if traces are collected.

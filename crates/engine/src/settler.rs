@@ -247,5 +247,6 @@ fn weight(settlement: &Settlement) -> usize {
         body + pairs(&response.headers)
     });
     let request: usize = pairs(&attempt.detail.request_headers);
-    ROW_BYTES + attempt.detail.url.len() + request + response
+    let sealed = attempt.detail.sealed.as_ref().map_or(0, |sealed| sealed.0.len());
+    ROW_BYTES + attempt.detail.url.len() + request + response + sealed
 }

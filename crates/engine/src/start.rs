@@ -3,6 +3,7 @@
 use crate::{
     attempt_log::AttemptLogger,
     chores::{Chores, Rescans},
+    data_keys::DataKeys,
     dispatcher::{AttemptRunner, Dispatcher},
     egress::{Egress, HickoryResolver, Proxy, Resolve, SystemResolver, TcpDialer},
     fetcher::Fetcher,
@@ -149,8 +150,10 @@ impl Engine {
         let membership = joiner.join(&node).await?;
         let ownership_view = OwnershipView::new(Arc::clone(&membership));
         let (outbox, rescans, watch) = (Arc::<Outbox>::default(), Arc::<Rescans>::default(), Arc::default());
+        let data_keys = DataKeys::new(Arc::clone(&store), Arc::clone(&master_keys));
         let sender = Arc::new(Sender {
             store: Arc::clone(&store),
+            data_keys: Arc::clone(&data_keys),
             sinks: Arc::clone(&sinks),
             clock: Arc::clone(&clock),
             dice: Arc::clone(&dice),
@@ -171,6 +174,7 @@ impl Engine {
         };
         let fetcher = Fetcher {
             store: Arc::clone(&store),
+            data_keys: Arc::clone(&data_keys),
             master_keys,
             sinks,
             defaults: Arc::new(settings.defaults.clone()),
@@ -204,7 +208,7 @@ impl Engine {
         };
         let stops = Stops { drain: CancellationToken::new(), leave: CancellationToken::new() };
         let ended = CancellationToken::new();
-        let chores = Chores { store, clock, dice, settings, ownership_view, rescans, inbox };
+        let chores = Chores { store, data_keys, clock, dice, settings, ownership_view, rescans, inbox };
         let side_loops = SideLoops { sender, chores, outbox, watch, membership_moved };
         let expansions = side_loops.start(&supervisor, &stops.drain, &ended);
         let (grace, grace_given) = watch::channel(limits::SHUTDOWN_GRACE);
@@ -292,6 +296,7 @@ impl SideLoops {
             dice: Arc::clone(dice),
             ownership_view: Arc::clone(ownership_view),
             dispatcher: inbox.clone(),
+            data_keys: Arc::clone(&chores.data_keys),
         };
         let taking = TestTaker {
             store: Arc::clone(store),

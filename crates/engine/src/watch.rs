@@ -2,7 +2,7 @@
 //! are compared, and what has changed is read again before anything else starts there. A word from the node that made
 //! the change only makes it faster. A node that is alone makes all changes itself, and is told by its own API.
 
-use crate::{backoff::Backoff, dispatcher::Message, ownership_view::OwnershipView};
+use crate::{backoff::Backoff, data_keys::DataKeys, dispatcher::Message, ownership_view::OwnershipView};
 use domain::{dice::Dice, id::AccountId, limits};
 use std::{
     collections::BTreeSet,
@@ -32,6 +32,7 @@ pub(crate) struct ConfigWatch {
     pub(crate) dice: Arc<dyn Dice>,
     pub(crate) ownership_view: Arc<OwnershipView>,
     pub(crate) dispatcher: mpsc::Sender<Message>,
+    pub(crate) data_keys: Arc<DataKeys>,
 }
 
 impl EarlyLooks {
@@ -88,6 +89,9 @@ impl ConfigWatch {
 
     /// Compares versions, of these accounts or of all that have lanes here.
     async fn look(&self, only: Option<BTreeSet<AccountId>>) -> Result<(), StoreError> {
+        if only.is_none() {
+            self.forget_deleted().await?;
+        }
         let (answer, answered) = oneshot::channel();
         let _ = self.dispatcher.send(Message::Accounts(answer)).await;
         let Ok(mut accounts) = answered.await else { return Ok(()) };
@@ -112,8 +116,19 @@ impl ConfigWatch {
         Ok(())
     }
 
+    /// Keys of accounts that are gone, with lanes here or without.
+    async fn forget_deleted(&self) -> Result<(), StoreError> {
+        for some in self.data_keys.accounts().chunks(limits::VERSIONS_AT_ONCE) {
+            let versions = self.store.versions(some).await?;
+            let gone = some.iter().zip(versions).filter(|(_, version)| version.is_none());
+            gone.for_each(|(account, _)| self.data_keys.forget(*account));
+        }
+        Ok(())
+    }
+
     /// The destinations that changed are outdated; then the account is known up to `version`.
     async fn review(&self, account: AccountId, known: i64, version: i64) -> Result<(), StoreError> {
+        self.data_keys.forget(account);
         if self.has_other_defaults(account, known).await? {
             let _ = self.dispatcher.send(Message::Changed(Change::Defaults(account))).await;
         }

@@ -291,12 +291,12 @@ impl Matcher {
         let takes_long = takes_long_to_match(routes, payload);
         if !takes_long && payload <= limits::PACK_INLINE_BYTES {
             let fan_out = self.fan_out(&event, snapshot, &**dice, now)?;
-            return Ok((PreparedEvent::new(event), fan_out));
+            return Ok((snapshot.prepared(event, &**dice), fan_out));
         }
         let (matcher, snapshot, dice) = (self.clone(), snapshot.clone(), dice.clone());
         let work = move || {
             let fan_out = matcher.fan_out(&event, &snapshot, &*dice, now)?;
-            Ok((PreparedEvent::new(event), fan_out))
+            Ok((snapshot.prepared(event, &*dice), fan_out))
         };
         let threads = if takes_long { &self.threads } else { &self.packers };
         self.run_long(threads, account, work).await?
@@ -314,6 +314,26 @@ impl Matcher {
         let account = event.account_id;
         let (matcher, event, snapshot, dice) = (self.clone(), event.clone(), snapshot.clone(), dice.clone());
         self.run(account, routes, payload, move || matcher.fan_out(&event, &snapshot, &*dice, now)).await?
+    }
+
+    /// What is written of an event that was prepared by an earlier snapshot: the same, unless its account has its payloads
+    /// encrypted since, or by another key.
+    pub(crate) async fn prepare_again(
+        &self,
+        prepared: &Arc<PreparedEvent>,
+        snapshot: &Arc<Snapshot>,
+        dice: &Arc<dyn Dice>,
+    ) -> Result<Arc<PreparedEvent>, IngestError> {
+        if prepared.is_sealed_as(snapshot.sealing.as_deref()) {
+            return Ok(Arc::clone(prepared));
+        }
+        let (event, snapshot, dice) = (Arc::clone(prepared.event()), snapshot.clone(), dice.clone());
+        let (account, payload) = (event.account_id, event.payload.len());
+        let work = move || snapshot.prepared(event, &*dice);
+        match payload <= limits::PACK_INLINE_BYTES {
+            true => Ok(work()),
+            false => self.run_long(&self.packers, account, work).await,
+        }
     }
 
     /// The walk over the routes stops where it knows enough: a large fan-out is admitted as fast as a small one.

@@ -315,6 +315,7 @@ impl Flusher {
             .catch_unwind()
             .await
             .unwrap_or_else(|panic| Err(IngestError::Bug(format!("panic: {}", panic_message(&*panic)))))?;
+        stale.new.event = self.matcher.prepare_again(&stale.new.event, snapshot, &self.dice).await?;
         stale.rounds += 1;
         stale.new.account_version = snapshot.version;
         (stale.new.deliveries, stale.new.expands) = (deliveries, expands);
@@ -471,6 +472,7 @@ fn arrivals_of(new: &NewEvent) -> impl Iterator<Item = Arrival> {
         delivery: Delivery { payload_bytes, ..delivery.of(&event) },
         event: Some(event.clone()),
         has_payload,
+        sealed: None,
     })
 }
 

@@ -25,7 +25,7 @@ pub use error::IngestError;
 pub use snapshot::{Snapshot, Snapshots};
 
 use committer::Flusher;
-use domain::{dice::Dice, id::EventId, limits, time::Clock, trace::Tracer};
+use domain::{dice::Dice, id::EventId, limits, seal::MasterKeys, time::Clock, trace::Tracer};
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc};
 use store::{Announce, Catalog, Ingest, NewEvent};
 use tokio::task::spawn_blocking;
@@ -51,13 +51,16 @@ pub struct IngestParts {
     pub dice: Arc<dyn Dice>,
     pub observer: Arc<dyn Observer>,
     pub tracer: Tracer,
+    /// They open the data keys of accounts that have their payloads encrypted.
+    pub master_keys: Arc<MasterKeys>,
     pub settings: IngestSettings,
 }
 
 /// The queue before the committer, and the committer. Nothing is committed until [`Committer::run`] runs.
 pub fn open(parts: IngestParts) -> (Admission, Committer) {
-    let IngestParts { store, catalog, announce, clock, dice, observer, tracer, settings } = parts;
-    let snapshots = Arc::new(Snapshots::new(catalog, settings.long_work));
+    let IngestParts { store, catalog, announce, clock, dice, observer, tracer, master_keys, settings } =
+        parts;
+    let snapshots = Arc::new(Snapshots::new(catalog, master_keys, settings.long_work));
     let matcher = Matcher::new(&settings);
     let (admission, queue) = Admission::new(snapshots.clone(), matcher.clone(), dice.clone(), settings.queue);
     let match_rounds = settings.match_rounds;

@@ -5,9 +5,12 @@ use crate::LongWork;
 use domain::{
     account::AccountLimits,
     destination::Numbering,
+    dice::Dice,
+    event::Event,
     id::{AccountId, DestinationId, RouteId},
     limits,
     route::{RoutePlace, RouteTable},
+    seal::{DataKey, MasterKeys, Sealed},
 };
 use std::{
     collections::HashMap,
@@ -16,7 +19,7 @@ use std::{
         atomic::{self, AtomicBool, AtomicU64, AtomicUsize},
     },
 };
-use store::{AccountChanges, Catalog, StoreError};
+use store::{AccountChanges, Catalog, PreparedEvent, StoreError};
 
 /// The routes of an account at one version.
 #[derive(Debug, Default)]
@@ -27,11 +30,24 @@ pub struct Snapshot {
     pub table: RouteTable,
     /// Of the destinations that number.
     pub numberings: Arc<HashMap<DestinationId, Numbering>>,
+    /// What its payloads are sealed by; None: they are not encrypted.
+    pub sealing: Option<Arc<DataKey>>,
+}
+
+impl Snapshot {
+    /// What is written of an event: as its account has its payloads kept at this version.
+    pub(crate) fn prepared(&self, event: impl Into<Arc<Event>>, dice: &dyn Dice) -> Arc<PreparedEvent> {
+        match &self.sealing {
+            None => PreparedEvent::new(event),
+            Some(key) => PreparedEvent::sealed(event, key, dice),
+        }
+    }
 }
 
 /// The snapshots of the accounts seen lately.
 pub struct Snapshots {
     store: Arc<dyn Catalog>,
+    master_keys: Arc<MasterKeys>,
     accounts: RwLock<HashMap<AccountId, Arc<CachedAccount>>>,
     /// Counts uses; an account's last use is its place in this order.
     uses: AtomicU64,
@@ -56,11 +72,13 @@ struct AccountRoutes {
     /// Where each route stands in the table.
     places: HashMap<RouteId, RoutePlace>,
     numberings: Arc<HashMap<DestinationId, Numbering>>,
+    /// As it is wrapped, and as it is used.
+    sealing: Option<(Sealed, Arc<DataKey>)>,
 }
 
 impl Snapshots {
-    pub(crate) fn new(store: Arc<dyn Catalog>, long_work: LongWork) -> Self {
-        Self { store, accounts: RwLock::default(), uses: AtomicU64::new(0), long_work }
+    pub(crate) fn new(store: Arc<dyn Catalog>, master_keys: Arc<MasterKeys>, long_work: LongWork) -> Self {
+        Self { store, master_keys, accounts: RwLock::default(), uses: AtomicU64::new(0), long_work }
     }
 
     /// The snapshot in memory, or a first one.
@@ -92,6 +110,18 @@ impl Snapshots {
         }
     }
 
+    /// Accounts whose payloads are sealed by a key that is in here.
+    pub fn sealing_accounts(&self) -> Vec<AccountId> {
+        let seals = |cached: &Arc<CachedAccount>| cached.current().is_some_and(|it| it.sealing.is_some());
+        let accounts = self.read();
+        accounts.iter().filter(|(_, cached)| seals(cached)).map(|(account, _)| *account).collect()
+    }
+
+    /// The account was deleted. What comes for it yet finds none.
+    pub fn forget(&self, account: AccountId) {
+        self.accounts.write().unwrap_or_else(PoisonError::into_inner).remove(&account);
+    }
+
     /// `meanwhile` runs as if the account's routes were being read.
     #[cfg(test)]
     pub(crate) async fn while_reading<T>(&self, account: AccountId, meanwhile: impl Future<Output = T>) -> T {
@@ -116,9 +146,18 @@ impl Snapshots {
         }
         // Cleared before the read: a write that comes during it sets it again.
         cached.outdated.store(false, atomic::Ordering::Release);
-        let changes = match self.store.changes(account, routes.version).await {
-            Ok(changes) => changes,
+        let read = self.store.changes(account, routes.version).await.and_then(|mut changes| {
+            let sealing = self.unwrapped(account, changes.sealing.take(), routes.sealing.take())?;
+            Ok((changes, sealing))
+        });
+        let (changes, sealing) = match read {
+            Ok(read) => read,
             Err(error) => {
+                if let StoreError::NotFound { .. } = error {
+                    // It was deleted: what could seal for it is forgotten with it.
+                    *cached.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                    routes.sealing = None;
+                }
                 cached.outdated.store(true, atomic::Ordering::Release);
                 return Err(error);
             }
@@ -138,16 +177,36 @@ impl Snapshots {
                 StoreError::Unavailable(panic.into())
             })?;
         }
+        routes.sealing = sealing;
         cached.route_count.store(routes.places.len(), atomic::Ordering::Relaxed);
-        let AccountRoutes { version, limits, table, numberings, .. } = &*routes;
+        let AccountRoutes { version, limits, table, numberings, sealing, .. } = &*routes;
         let snapshot = Arc::new(Snapshot {
             version: *version,
             limits: *limits,
             table: table.clone(),
             numberings: numberings.clone(),
+            sealing: sealing.as_ref().map(|(_, key)| key.clone()),
         });
         *cached.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot.clone());
         Ok(snapshot)
+    }
+
+    /// Opened again only where it is another one. What does not open keeps events out: they are not kept readable instead.
+    fn unwrapped(
+        &self,
+        account: AccountId,
+        wrapped: Option<Sealed>,
+        known: Option<(Sealed, Arc<DataKey>)>,
+    ) -> Result<Option<(Sealed, Arc<DataKey>)>, StoreError> {
+        let Some(wrapped) = wrapped else { return Ok(None) };
+        if let Some(known) = known.filter(|(of, _)| *of == wrapped) {
+            return Ok(Some(known));
+        }
+        let key = self.master_keys.data_key(account, &wrapped).map_err(|error| {
+            tracing::error!(account_id = %account, %error, "the data key that seals an account's payloads does not open");
+            StoreError::Unavailable(error.into())
+        })?;
+        Ok(Some((wrapped, Arc::new(key))))
     }
 
     fn cached(&self, account: AccountId) -> Arc<CachedAccount> {

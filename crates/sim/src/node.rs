@@ -148,7 +148,7 @@ impl Process {
         };
         let (requests, requested) = mpsc::unbounded_channel();
         let (commands, commanded) = mpsc::unbounded_channel();
-        let settings = node_parts.ingest.clone();
+        let (settings, master_keys) = (node_parts.ingest.clone(), Arc::clone(&node_parts.keys));
         let (stop, stopped) = oneshot::channel();
         let stage = Arc::new(Mutex::new(ProcessStage::Starting));
         let internet = Arc::new(Internet { shared: Arc::clone(shared), clock: Arc::clone(&clock), life });
@@ -170,6 +170,7 @@ impl Process {
                 dice: dice.clone(),
                 observer: Arc::new(Unobserved),
                 tracer: Default::default(),
+                master_keys,
                 settings,
             });
             let (admission, announce) = (Arc::new(admission), engine.handle());

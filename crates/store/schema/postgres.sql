@@ -241,6 +241,7 @@ table events
     other_routes bytea
     tags text
     payload_erased_at bigint
+    sealed_headers bytea
     constraint events_deliveries_check CHECK ((deliveries >= 0))
     constraint events_pkey PRIMARY KEY (id)
     constraint events_size_bytes_check CHECK ((size_bytes >= 0))
@@ -266,6 +267,7 @@ table events_default
     other_routes bytea
     tags text
     payload_erased_at bigint
+    sealed_headers bytea
     constraint events_default_pkey PRIMARY KEY (id)
     constraint events_deliveries_check CHECK ((deliveries >= 0))
     constraint events_size_bytes_check CHECK ((size_bytes >= 0))
@@ -353,6 +355,7 @@ table nodes
     address text
     joined_at timestamp with time zone not null default now()
     master_keys text not null default ''::text
+    tables_version bigint not null default 0
     constraint nodes_pkey PRIMARY KEY (id)
     constraint nodes_role_check CHECK ((role = ANY (ARRAY['all'::text, 'api'::text, 'worker'::text])))
 

@@ -214,7 +214,7 @@ CREATE TABLE events (
     payload blob not null,
     -- CRC-32 of the payload as it is kept; null: not to be checked. Whoever asks for it has read the payload.
     payload_crc integer
-, other_routes blob, tags text, payload_erased_at integer);
+, other_routes blob, tags text, payload_erased_at integer, sealed_headers blob);
 
 CREATE INDEX events_account on events (account_id, id);
 
@@ -321,7 +321,7 @@ CREATE TABLE nodes (
     role text not null default 'all' check (role in ('all', 'api', 'worker')),
     -- Where it listens, for people.
     address text
-, master_keys text not null default '') without rowid;
+, master_keys text not null default '', tables_version integer not null default 0) without rowid;
 
 CREATE TABLE operational_notes (
     id blob not null,

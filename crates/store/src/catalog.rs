@@ -216,6 +216,9 @@ pub struct AccountChanges {
     pub limits: AccountLimits,
     pub routes: Vec<Route>,
     pub removed_routes: Vec<RouteId>,
+    /// The data key that seals payloads, wrapped, of an account that has them encrypted. Read later than the version: a
+    /// newer one is no harm.
+    pub sealing: Option<Sealed>,
     /// From the beginning on only of those that are ordered.
     pub numberings: Vec<(DestinationId, Numbering)>,
 }
@@ -234,6 +237,8 @@ pub struct DestinationRecord {
     pub account_defaults: DeliverySettings,
     /// The account's data key, wrapped.
     pub data_key: Sealed,
+    /// What is kept of its attempts is sealed by it.
+    pub encrypts: bool,
     /// Its routes that have settings of their own (retry policy, timeout, signing), oldest first. Removed ones too:
     /// removing a route touches later events only, what waits keeps its schedule.
     pub overrides: Vec<Route>,

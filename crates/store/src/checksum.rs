@@ -13,6 +13,15 @@ pub(crate) fn fits(payload: &[u8], kept: Option<i32>) -> bool {
     kept.is_none_or(|kept| kept == of(payload))
 }
 
+/// Of a payload that is sealed. Turned over: whoever takes it for the checksum of a payload finds that it does not fit.
+pub(crate) fn of_sealed(sealed: &[u8]) -> i32 {
+    !of(sealed)
+}
+
+pub(crate) fn fits_sealed(sealed: &[u8], kept: Option<i32>) -> bool {
+    kept.is_none_or(|kept| kept == of_sealed(sealed))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,10 @@
 
 use domain::{
     attempt::{AttemptError, Detail},
+    dice::Dice,
+    id::{AttemptId, DeliveryId},
     limits,
+    seal::{DataKey, SealError, Sealed},
 };
 use std::{cell::RefCell, sync::LazyLock};
 use zstd::{
@@ -60,6 +63,35 @@ pub(crate) fn of_text(text: &[u8]) -> Detail {
 
 pub(crate) fn of_packed(packed: &[u8]) -> Detail {
     unpack(packed).map_or_else(unreadable, |text| of_text(&text))
+}
+
+/// All of a detail, sealed: of an account that has its payloads encrypted. Packed first: what is sealed does not pack.
+pub fn seal_detail(detail: &Detail, of: (DeliveryId, AttemptId), key: &DataKey, dice: &dyn Dice) -> Detail {
+    let text = serde_json::to_string(detail).expect("texts and numbers are always JSON");
+    let packed = pack(text.as_bytes());
+    let plain = packed.as_deref().unwrap_or(text.as_bytes());
+    Detail { sealed: Some(key.seal_row(&place(of), plain, dice)), ..Detail::default() }
+}
+
+/// What [`seal_detail`] has sealed.
+pub fn open_detail(sealed: &Sealed, of: (DeliveryId, AttemptId), key: &DataKey) -> Result<Detail, SealError> {
+    let plain = key.open_row(&place(of), sealed.0.clone())?;
+    // No text begins with a version.
+    Ok(match plain.first() {
+        Some(&VERSION) => of_packed(&plain),
+        _ => of_text(&plain),
+    })
+}
+
+/// What is shown of a detail whose key is gone.
+pub fn shut_detail() -> Detail {
+    let message = "the detail of this attempt is encrypted by a data key that its account has no more";
+    let error = AttemptError { code: UNREADABLE.into(), kind: None, message: message.into() };
+    Detail { error: Some(error), ..Detail::default() }
+}
+
+fn place((delivery, attempt): (DeliveryId, AttemptId)) -> String {
+    format!("attempts|detail|{delivery}|{attempt}")
 }
 
 /// That an attempt was made, and what it met, is known without its detail: it is shown, and says what is missing.
@@ -224,6 +256,26 @@ mod tests {
         let kept = StoredDetail::of(&large);
         assert!(matches!(kept, StoredDetail::Text(_)));
         assert_eq!(read(&kept), large);
+    }
+
+    #[test]
+    fn a_sealed_detail_is_kept_and_opens_in_its_own_row_alone() {
+        let dice = domain::testing::CountingDice::default();
+        let master = domain::seal::MasterKeys::parse("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=").unwrap();
+        let account = domain::id::AccountId::MIN;
+        let key = master.data_key(account, &master.new_data_key(account, &dice)).unwrap();
+        let (this, another) = ((DeliveryId::MIN, AttemptId::MIN), (DeliveryId::MAX, AttemptId::MIN));
+        for detail in
+            usual().into_iter().take(20).chain([with_body("x".repeat(limits::DETAIL_UNPACKED_BYTES))])
+        {
+            let sealed = seal_detail(&detail, this, &key, &dice);
+            let kept = read(&StoredDetail::of(&sealed));
+            assert_eq!(kept, sealed);
+            let seal = kept.sealed.expect("it is sealed");
+            assert_eq!(open_detail(&seal, this, &key).unwrap(), detail);
+            assert_eq!(open_detail(&seal, another, &key), Err(SealError::DoesNotOpen));
+            assert_eq!(Detail { sealed: None, ..sealed }, Detail::default(), "nothing is beside it");
+        }
     }
 
     /// Run it by hand, in a release build: `cargo test --release -p store --lib -- --ignored --nocapture microseconds`.

@@ -123,7 +123,9 @@ pub(crate) fn tombstone(id: AccountId, now: Timestamp) -> Account {
 /// What is left of an attempt's detail, if there is something to be erased. The request's headers may be the event's, and
 /// what does not read may hold anything.
 pub(crate) fn without_answer(detail: Detail) -> Option<Detail> {
-    let has_any =
-        detail.response.is_some() || !detail.request_headers.is_empty() || detail::is_unreadable(&detail);
-    has_any.then(|| Detail { response: None, request_headers: Vec::new(), ..detail })
+    let has_any = detail.sealed.is_some()
+        || detail.response.is_some()
+        || !detail.request_headers.is_empty()
+        || detail::is_unreadable(&detail);
+    has_any.then(|| Detail { response: None, request_headers: Vec::new(), sealed: None, ..detail })
 }

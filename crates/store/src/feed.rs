@@ -287,7 +287,7 @@ impl EventRecord {
             expanding: deliveries.is_none(),
             ..FanoutCounts::default()
         };
-        Self { event, size_bytes, fanout, other_routes, payload_erased_at: None }
+        Self { event, size_bytes, fanout, other_routes, payload_erased_at: None, sealed_headers: None }
     }
 }
 

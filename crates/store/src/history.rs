@@ -1,6 +1,8 @@
 //! The read side: events, deliveries and attempts, newest first, always within one account.
 
-use crate::{KeptPayload, PayloadSize, Resolution, StoreError, catalog::Page};
+use crate::{
+    KeptPayload, PayloadSize, Resolution, StoreError, StoredEvent, catalog::Page, sealed_event::open_headers,
+};
 use async_trait::async_trait;
 use domain::{
     attempt::Detail,
@@ -10,6 +12,7 @@ use domain::{
     limits,
     outcome::Outcome,
     pattern::Pattern,
+    seal::{DataKey, SealError, Sealed},
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -30,9 +33,9 @@ pub trait History: Send + Sync {
         filter: &EventFilter,
         page: Page<EventId>,
     ) -> Result<Listed<EventRecord, EventId>, StoreError>;
-    /// With its fan-out, counted to the end.
+    /// With its fan-out, counted to the end, and with its headers, sealed or not.
     async fn event(&self, account: AccountId, id: EventId) -> Result<EventRecord, StoreError>;
-    /// Without its payload. Costs the same however many deliveries it has.
+    /// Without its payload, and without headers that are sealed. Costs the same however many deliveries it has.
     async fn event_alone(&self, account: AccountId, id: EventId) -> Result<Event, StoreError>;
     /// How far these events' fan-outs are, in order, counted as in a list; None where the event is gone. Of any account:
     /// it is the node that asks.
@@ -43,7 +46,7 @@ pub trait History: Send + Sync {
     /// [`StoreError::PayloadErased`] if it was erased.
     async fn kept_payload(&self, account: AccountId, id: EventId) -> Result<KeptPayload, StoreError>;
     /// With its payload, whatever has become of that.
-    async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError>;
+    async fn event_payload(&self, account: AccountId, id: EventId) -> Result<StoredEvent, StoreError>;
 
     async fn deliveries(
         &self,
@@ -180,6 +183,19 @@ pub struct EventRecord {
     pub other_routes: Vec<RouteId>,
     /// Then it was erased, with its headers; its size is still told.
     pub payload_erased_at: Option<Timestamp>,
+    /// Its headers, where they are sealed and it was asked for alone; then `headers` is empty.
+    pub sealed_headers: Option<Sealed>,
+}
+
+impl EventRecord {
+    /// With headers that were sealed.
+    pub fn open(&mut self, key: &DataKey) -> Result<(), SealError> {
+        if let Some(sealed) = &self.sealed_headers {
+            self.event.headers = open_headers(self.event.id, key, sealed)?;
+            self.sealed_headers = None;
+        }
+        Ok(())
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

@@ -44,6 +44,7 @@ mod refused_requests;
 mod replay;
 mod retention;
 mod rollup;
+mod sealed_event;
 mod seals;
 mod sessions;
 mod shard_scan;
@@ -70,6 +71,7 @@ pub use chores::{Chore, Chores, Term};
 pub use dead_letters::{
     DeadLetterGroup, DeadLetters, Dismissal, GroupFilter, GroupKey, Resolution, ResolvedBy,
 };
+pub use detail::{open_detail, seal_detail, shut_detail};
 pub use erasure::{Erased, Erasure, ErasurePhase, ErasureStep, Erasures};
 pub use error::{BoxError, StoreError};
 pub use expand::{Chunk, Expansion, Expansions, RoutePage, RouteWalk};
@@ -86,6 +88,7 @@ pub use ingest::{Committed, IdempotencyKey, Ingest, NewDelivery, NewEvent};
 pub use lane_rollups::{LanePlace, LaneRollup, LaneRollups};
 pub use lanes::{LaneRow, PublishedLanes};
 pub use membership::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roster, RosterStamp, ShardRow};
+pub use migrations::SEALED_EVENTS_VERSION;
 pub use open::{OpenError, OpenOptions, open};
 pub use operational_events::{OperationalEvents, UntoldNote};
 pub use payload::{KeptPayload, PayloadPieces, PayloadSize};
@@ -107,6 +110,7 @@ pub use retention::{EventWalk, FIRST_REPLAY, FactWalk, Pruned, ReplayPlace, Repl
 pub use rollup::{
     EventCount, FreshSums, Rollup, RollupKind, RollupMark, Rollups, SumPlace, Summed, SummedTail,
 };
+pub use sealed_event::{SealedEvent, StoredEvent};
 pub use seals::{
     DataKeyChange, KeptDataKey, KeptSeals, ResealedRow, SealedRow, SealedRowId, Seals, SettingChange,
 };

@@ -115,6 +115,9 @@ pub struct Roster {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Member {
     pub record: NodeRecord,
+    /// The version of the tables that it was made for, by which it is known what it reads; 0: it is of a version that does
+    /// not say.
+    pub tables_version: i64,
     pub joined_at: Timestamp,
     pub expires_at: Timestamp,
     /// Its lease has ended: a node that is sure of its own may reap it.

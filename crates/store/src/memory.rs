@@ -37,14 +37,16 @@ mod wakes;
 
 use crate::{
     AskedTest, AttemptRecord, ChainOwner, Chore, Erasure, Expansion, KeptGate, LaneRow, NodeRecord,
-    Resolution, RollupKind, RollupMark, StoreError, Term, TestProgress, checksum, feed::FeedSignal,
+    Resolution, RollupKind, RollupMark, SealedEvent, StoreError, StoredEvent, Term, TestProgress, checksum,
+    feed::FeedSignal,
 };
 use audit_log::KeptChain;
+use bytes::Bytes;
 use domain::{
     account::{Account, ApiKey},
     delivery::{Delivery, Ending},
     destination::Destination,
-    event::Event,
+    event::{Event, Headers},
     gate::HoldRecord,
     id::{
         self, AccountId, ApiKeyId, AttemptId, DeliveryId, DestinationId, EventId, NodeId, PortalLinkId,
@@ -55,6 +57,7 @@ use domain::{
     refused_request::RefusedRequest,
     rollup::Span,
     route::Route,
+    seal::Sealed,
     session::{SecretHash, Session, SignInLink, User},
     source::Source,
     time::{Clock, Timestamp},
@@ -177,7 +180,10 @@ struct KeptChore {
 
 struct KeptEvent {
     event: Arc<Event>,
+    /// Of what is kept of the payload.
     payload_crc: i32,
+    /// Its payload as it is kept and its headers, where they are sealed: then these are all that is given of them.
+    sealed: Option<(Bytes, Sealed)>,
     deliveries: Vec<DeliveryId>,
     /// Made by backfills since.
     backfilled: Vec<DeliveryId>,
@@ -189,12 +195,38 @@ struct KeptEvent {
 
 impl KeptEvent {
     fn is_whole(&self) -> bool {
-        checksum::fits(&self.event.payload, Some(self.payload_crc))
+        match &self.sealed {
+            None => checksum::fits(&self.event.payload, Some(self.payload_crc)),
+            Some((payload, _)) => checksum::fits_sealed(payload, Some(self.payload_crc)),
+        }
+    }
+
+    /// As it is read, payload and all.
+    fn stored(&self) -> StoredEvent {
+        let event = self.event.clone();
+        match &self.sealed {
+            None => StoredEvent::Plain(event),
+            Some((payload, headers)) => StoredEvent::Sealed(Box::new(SealedEvent::new(
+                Event::clone(&event),
+                self.size_bytes,
+                payload.clone(),
+                headers.clone(),
+            ))),
+        }
+    }
+
+    /// Without its payload, and without headers that are sealed.
+    fn outside(&self) -> Event {
+        let event = Event { payload: Bytes::new(), ..Event::clone(&self.event) };
+        match &self.sealed {
+            None => event,
+            Some(_) => Event { headers: Headers::new(), ..event },
+        }
     }
 
     /// Whether its payload travels with it.
     fn is_carried(&self) -> bool {
-        self.event.payload.len() <= domain::limits::CARRIED_BYTES && self.is_whole()
+        self.sealed.is_none() && self.event.payload.len() <= domain::limits::CARRIED_BYTES && self.is_whole()
     }
 }
 

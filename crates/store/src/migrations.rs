@@ -48,7 +48,12 @@ migrations! {
     14 "master_keys_of_nodes",
     15 "key_addresses",
     16 "refused_requests",
+    17 "sealed_events",
 }
+
+/// The first version whose nodes open what is sealed of events and attempts. A node that was made for an earlier one must be
+/// given none.
+pub const SEALED_EVENTS_VERSION: i64 = 17;
 
 /// The version of the tables that this program works with.
 pub(crate) const KNOWN_VERSION: i64 = SQLITE[SQLITE.len() - 1].version;

@@ -91,6 +91,8 @@ impl PageRoom {
             attempt.detail.request_headers = Vec::new();
             let left_out = |_| Response { truncated: true, ..Response::default() };
             attempt.detail.response = attempt.detail.response.take().map(left_out);
+            // What is sealed is all of it.
+            attempt.detail.sealed = None;
         }
         attempt
     }

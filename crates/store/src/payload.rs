@@ -65,7 +65,7 @@ pub(crate) fn shown(stored: &[u8], size: usize) -> Bytes {
 }
 
 /// None if it is not worth it.
-fn pack(payload: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn pack(payload: &[u8]) -> Option<Vec<u8>> {
     if payload.len() < limits::PACKED_FROM_BYTES {
         return None;
     }

@@ -1,6 +1,6 @@
 //! The queue: deliveries that have not ended. Only their owner moves them.
 
-use crate::StoreError;
+use crate::{SealedEvent, StoreError, StoredEvent};
 use async_trait::async_trait;
 use domain::{
     attempt::Attempt,
@@ -18,13 +18,14 @@ pub use domain::lane::TrackHead;
 pub trait Queue: Send + Sync {
     /// Reads the next deliveries of many lanes, each from its own position, in one round trip. Rows come by window
     /// and in the order of their position; due or not due is the lane's business. Payloads above
-    /// [`domain::limits::CARRIED_BYTES`] are left out, and so are those that are not what was accepted. A window never
+    /// [`domain::limits::CARRIED_BYTES`] are left out, and so are those that are not what was accepted; those that are sealed
+    /// come sealed. A window never
     /// returns more than its limit. A row that does not read back is left out, and those behind it are not.
     async fn fetch(&self, windows: &[Window]) -> Result<Vec<Vec<FetchedDelivery>>, StoreError>;
 
     /// The event with its payload, for a delivery whose payload was left out. None: it is gone, or was
     /// erased. [`StoreError::Altered`]: its payload is not what was accepted, and must not be sent.
-    async fn payload(&self, event: domain::id::EventId) -> Result<Option<Arc<Event>>, StoreError>;
+    async fn payload(&self, event: domain::id::EventId) -> Result<Option<StoredEvent>, StoreError>;
 
     /// Records facts and moves their deliveries, all in one transaction, flushed. The row decides: a settlement
     /// whose delivery has moved on since (cancelled, settled by another owner) moves nothing, and its attempt is
@@ -142,6 +143,8 @@ pub struct FetchedDelivery {
     pub event: Option<Arc<Event>>,
     /// False where the payload was left out and must be read at the start.
     pub has_payload: bool,
+    /// Where it was left out because it is sealed: the whole of the event, for whoever has the key. One per event and fetch.
+    pub sealed: Option<Arc<SealedEvent>>,
 }
 
 /// The first waiting row of a lane.

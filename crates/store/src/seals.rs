@@ -10,9 +10,10 @@ use async_trait::async_trait;
 use domain::{
     audit::AuditEntry,
     destination::Destination,
-    id::{AccountId, DestinationId, SourceId},
+    id::{AccountId, DestinationId, EventId, SourceId},
     seal::Sealed,
     source::Source,
+    time::Timestamp,
 };
 use serde::Deserialize;
 
@@ -62,6 +63,9 @@ pub trait Seals: KeptSeals {
         rows: &[ResealedRow],
         audit: &AuditEntry,
     ) -> Result<usize, StoreError>;
+
+    /// The oldest event of an account, if it has any: nothing that is kept of its payloads and answers is older.
+    async fn oldest_event_of(&self, account: AccountId) -> Result<Option<EventId>, StoreError>;
 }
 
 /// The data keys of an account, wrapped; None: its document does not read.
@@ -69,6 +73,8 @@ pub trait Seals: KeptSeals {
 pub struct KeptDataKey {
     pub account_id: AccountId,
     pub data_key: Option<Sealed>,
+    /// Payloads and answers may be sealed by them too: it has had that encrypted, now or once.
+    pub seals_events: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -123,9 +129,28 @@ impl KeptDataKey {
         #[derive(Deserialize)]
         struct WithDataKey {
             data_key: Sealed,
+            #[serde(default)]
+            payloads_encrypted_at: Option<Timestamp>,
         }
-        let data_key = serde_json::from_str::<WithDataKey>(doc).ok().map(|found| found.data_key);
-        Self { account_id, data_key }
+        let found = serde_json::from_str::<WithDataKey>(doc).ok();
+        let seals_events = found.as_ref().is_some_and(|found| found.payloads_encrypted_at.is_some());
+        Self { account_id, data_key: found.map(|found| found.data_key), seals_events }
+    }
+}
+
+/// The data key that seals the account's payloads, wrapped; None: they are not encrypted. A document that does not read and
+/// may say so is no reason to keep them readable.
+pub(crate) fn sealing_of(doc: &str) -> Result<Option<Sealed>, StoreError> {
+    #[derive(Deserialize)]
+    struct Sealing {
+        #[serde(default)]
+        encrypt_payloads: bool,
+        data_key: Sealed,
+    }
+    match serde_json::from_str::<Sealing>(doc) {
+        Ok(Sealing { encrypt_payloads, data_key }) => Ok(encrypt_payloads.then_some(data_key)),
+        Err(error) if doc.contains("encrypt_payloads") => Err(StoreError::Unreadable(error.into())),
+        Err(_) => Ok(None),
     }
 }
 

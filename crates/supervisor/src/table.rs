@@ -60,6 +60,7 @@ pub enum Loop {
     BacklogWatch,
     Refusals,
     Teller,
+    KeyWatch,
     StreamReader,
     Server,
     AdminServer,
@@ -81,7 +82,7 @@ impl fmt::Display for Loop {
 }
 
 /// The table of docs/operations.md; a test holds the two together.
-pub const TABLE: [LoopEntry; 30] = [
+pub const TABLE: [LoopEntry; 31] = [
     LoopEntry {
         id: Loop::Dispatcher,
         name: "dispatcher",
@@ -249,6 +250,13 @@ pub const TABLE: [LoopEntry; 30] = [
         home: Crate::Api,
         rule: Rule::Restart,
         why: "what is to be told is in the store, and what was told already is found by its idempotency key",
+    },
+    LoopEntry {
+        id: Loop::KeyWatch,
+        name: "key_watch",
+        home: Crate::Api,
+        rule: Rule::Restart,
+        why: "it keeps nothing: the new one looks at all keys that are remembered",
     },
     LoopEntry {
         id: Loop::StreamReader,

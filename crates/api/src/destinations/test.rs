@@ -62,7 +62,11 @@ pub(crate) async fn test(
         None => Some(test.await),
     };
     match sent {
-        Some(Ok(attempt)) => Ok(Json(views::attempt(&attempt, &every))),
+        Some(Ok(mut attempt)) => {
+            // Whoever has made it has sealed what would be kept of it.
+            app.open_attempts(account, std::slice::from_mut(&mut attempt)).await?;
+            Ok(Json(views::attempt(&attempt, &every)))
+        }
         Some(Err(NotSent::Waits(waiting_for))) => Err(ApiError::test_waits(views::waiting_for(waiting_for))),
         Some(Err(NotSent::Failed(error))) => Err(error.into()),
         None => Err(ApiError::request_timeout("the client has hung up")),

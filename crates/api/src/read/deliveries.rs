@@ -14,7 +14,8 @@ use store::{DeliveryRecord, DeliveryState, Page};
 /// With its attempts.
 pub async fn delivery(app: &App, account: AccountId, id: DeliveryId) -> Result<DeliveryDetailView, ApiError> {
     let record = app.store.delivery(account, id).await?;
-    let attempts = app.store.attempts_of_delivery(account, id, limits::ATTEMPTS_SHOWN).await?;
+    let mut attempts = app.store.attempts_of_delivery(account, id, limits::ATTEMPTS_SHOWN).await?;
+    app.open_attempts(account, &mut attempts).await?;
     let every = attempts::every_request(app, account, &record).await?;
     let attempts = attempts.iter().map(|attempt| views::attempt(attempt, &every)).collect();
     let explanation = explain(app, std::slice::from_ref(&record)).await.remove(0);

@@ -102,7 +102,8 @@ pub async fn destination_attempts(
     page: Page<(DeliveryId, AttemptId)>,
 ) -> Result<Listed<AttemptView, (DeliveryId, AttemptId)>, ApiError> {
     app.store.destination(account, id).await?;
-    let Listed { data, next } = app.store.attempts_of_destination(account, id, page).await?.into();
+    let Listed { mut data, next } = app.store.attempts_of_destination(account, id, page).await?.into();
+    app.open_attempts(account, &mut data).await?;
     Ok(Listed { data: attempts::show(app, account, &data).await?, next })
 }
 
@@ -114,7 +115,8 @@ pub async fn destination_timeline(
     limit: usize,
 ) -> Result<Vec<AttemptView>, ApiError> {
     let page = Page { before: None, limit };
-    let found = app.store.attempts_of_destination(account, id, page).await?;
+    let mut found = app.store.attempts_of_destination(account, id, page).await?;
+    app.open_attempts(account, &mut found.rows).await?;
     Ok(found.rows.iter().map(|attempt| views::attempt(attempt, &EveryRequest::default())).collect())
 }
 

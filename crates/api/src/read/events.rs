@@ -1,7 +1,13 @@
 //! Events as they are kept.
 
 use super::{Listed, deliveries};
-use crate::{app::App, error::ApiError, validate::Checks, views};
+use crate::{
+    app::App,
+    error::{ApiError, Code},
+    validate::Checks,
+    views,
+};
+use bytes::Bytes;
 use contract::{EventDetailView, EventQuery, EventView, FanoutState, MetadataIs};
 use domain::{
     id::{AccountId, EventId},
@@ -14,15 +20,21 @@ use uuid::Uuid;
 /// With its headers, its payload if that is short text, and its first deliveries.
 pub async fn event(app: &App, account: AccountId, id: EventId) -> Result<EventDetailView, ApiError> {
     let record = app.store.event(account, id).await?;
-    let payload = if record.size_bytes <= limits::PAYLOAD_SHOWN_BYTES as u64 {
-        match app.store.kept_payload(account, id).await.and_then(|payload| payload.whole()) {
-            // Nothing is shown rather than something else.
-            Err(StoreError::Altered | StoreError::PayloadErased) => None,
-            payload => Some(payload?),
-        }
-    } else {
-        None
+    // What cannot be opened is not shown; whoever asks for the payload itself is told why.
+    let record = match app.open_record(account, record.clone()).await {
+        Err(error) if matches!(error.code(), Code::PayloadErased | Code::Unreadable) => record,
+        opened => opened?,
     };
+    let payload =
+        if record.size_bytes <= limits::PAYLOAD_SHOWN_BYTES as u64 && record.sealed_headers.is_none() {
+            match app.store.kept_payload(account, id).await {
+                // Nothing is shown rather than something else.
+                Err(StoreError::Altered | StoreError::PayloadErased) => None,
+                payload => shown_whole(app, account, payload?).await?,
+            }
+        } else {
+            None
+        };
     let filter = DeliveryFilter { event_ids: vec![id], ..DeliveryFilter::default() };
     let page = Page { before: None, limit: limits::DELIVERIES_SHOWN };
     let found = app.store.deliveries(account, &filter, page).await?;
@@ -30,9 +42,22 @@ pub async fn event(app: &App, account: AccountId, id: EventId) -> Result<EventDe
     Ok(views::event_detail(&record, payload.as_deref(), deliveries))
 }
 
+/// None: nothing is shown of it.
+async fn shown_whole(app: &App, account: AccountId, payload: KeptPayload) -> Result<Option<Bytes>, ApiError> {
+    let opened = match app.open_payload(account, payload).await {
+        Err(error) if matches!(error.code(), Code::PayloadErased | Code::Unreadable) => return Ok(None),
+        opened => opened?,
+    };
+    match opened.whole() {
+        Err(StoreError::Altered) => Ok(None),
+        whole => Ok(Some(whole?)),
+    }
+}
+
 /// Its payload, byte for byte.
 pub async fn event_payload(app: &App, account: AccountId, id: EventId) -> Result<KeptPayload, ApiError> {
-    app.store.kept_payload(account, id).await.map_err(altered)
+    let payload = app.store.kept_payload(account, id).await.map_err(altered)?;
+    app.open_payload(account, payload).await
 }
 
 /// 500 for a payload that the store has not kept as it was: there is nothing to wait for.

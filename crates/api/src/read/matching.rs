@@ -24,7 +24,7 @@ pub async fn matching(
     if payload > limits::PAYLOAD_SHOWN_BYTES {
         return Ok(None);
     }
-    let event = app.store.event_payload(account, id).await?;
+    let event = app.open_event(app.store.event_payload(account, id).await?).await?;
     let judging = move || {
         let candidate = Candidate::of(&event, &snapshot.table);
         routes::preview::judge(&snapshot.table, &candidate)

@@ -5,7 +5,7 @@ use super::input;
 use crate::{
     app::App,
     auth::AccountCtx,
-    error::{ApiError, FieldError},
+    error::{ApiError, Code, FieldError},
 };
 use domain::{
     event::Event,
@@ -78,7 +78,12 @@ async fn destinations(
 ) -> Result<Vec<DestinationId>, ApiError> {
     let (account, source) = (event.account_id, event.source_id);
     if snapshot.table.of_source(source).any(|route| route.filter.is_some()) {
-        event = Arc::new(app.store.event_payload(account, event.id).await?);
+        let stored = app.store.event_payload(account, event.id).await?;
+        event = match app.open_event(stored).await {
+            // As the backfill itself does: what does not open is matched as far as it can be seen.
+            Err(error) if matches!(error.code(), Code::PayloadErased | Code::Unreadable) => event,
+            opened => opened?,
+        };
     }
     let (routes, payload, snapshot) =
         (snapshot.table.count(source), event.payload.len(), Arc::clone(snapshot));

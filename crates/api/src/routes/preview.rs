@@ -30,7 +30,7 @@ use serde_json::Value;
     request_body = contract::schema::PreviewInput,
     responses(
         (status = 200, description = "Routes that match come first, then the oldest; at most 10,000.", body = PreviewView),
-        problems::ActingWith,
+        problems::Previewing,
     ),
 )]
 pub(crate) async fn preview(
@@ -54,7 +54,7 @@ pub(crate) async fn preview(
     // Whatever this process remembers, another may have changed it.
     let snapshot = app.admission.snapshots().newer_than(account, i64::MAX).await?;
     let event = match input.event_id {
-        Some(id) => Some(app.store.event_payload(account, id).await?),
+        Some(id) => Some(app.open_event(app.store.event_payload(account, id).await?).await?),
         None => None,
     };
     let routes = snapshot.table.iter().count() + draft.iter().count();

@@ -21,6 +21,7 @@ pub(crate) fn account(account: &Account) -> AccountView {
             backlog_rows: account.quotas.backlog_rows,
             backlog_bytes: account.quotas.backlog_bytes,
         },
+        encrypt_payloads: account.encrypt_payloads,
         created_at: account.created_at,
         updated_at: account.updated_at,
         erasure: None,

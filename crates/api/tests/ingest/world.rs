@@ -169,7 +169,8 @@ impl World {
         let listed = self.store.events(self.account, &EventFilter::default(), page).await.unwrap();
         let mut events = Vec::new();
         for EventRecord { event, .. } in listed.rows.into_iter().rev() {
-            events.push(self.store.event_payload(self.account, event.id).await.unwrap());
+            let stored = self.store.event_payload(self.account, event.id).await.unwrap();
+            events.push(Event::clone(&stored.plain().expect("it is not sealed")));
         }
         events
     }

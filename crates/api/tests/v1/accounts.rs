@@ -10,7 +10,7 @@ on_every_store! {
         let body = json!({ "name": "Initech", "uid": "initech" });
         let made = world.ask_as(operator, Method::POST, "/v1/accounts", Some(body)).await.expect(201);
         assert_eq!((&made["name"], &made["uid"], &made["retention_days"]), (&json!("Initech"), &json!("initech"), &json!(90)));
-        assert_eq!(made.as_object().unwrap().len(), 10, "{made}");
+        assert_eq!(made.as_object().unwrap().len(), 11, "{made}");
         assert_eq!(made["erasure"], json!(null));
         assert_eq!(made["defaults"], json!({ "max_concurrency": null, "timeout_seconds": null, "retry_policy": null }));
 

@@ -15,7 +15,9 @@ async fn a_panic_in_any_loop_is_survived() {
             let plant = PlantedPanic::in_loop(entry.id);
             match entry.id {
                 Loop::Committer => every_event_is_answered(&plant).await,
-                Loop::KeyUse | Loop::BacklogWatch | Loop::Refusals | Loop::Teller => it_goes_on(&plant).await,
+                Loop::KeyUse | Loop::BacklogWatch | Loop::Refusals | Loop::Teller | Loop::KeyWatch => {
+                    it_goes_on(&plant).await;
+                }
                 Loop::StreamReader => a_follower_misses_nothing(&plant).await,
                 other => panic!("{other} has no trial"),
             }

@@ -12,6 +12,7 @@ mod deliveries;
 mod destination_auth;
 mod destinations;
 mod doctor;
+mod encrypted_payloads;
 mod erasure;
 mod events;
 mod every_endpoint;

@@ -196,6 +196,7 @@ on_every_store! {
         let events = world.store.events(account, &filter, page).await.expect("a list").rows;
         assert_eq!(events.len(), 1);
         let payload = world.store.payload(events[0].event.id).await.expect("read").expect("there");
+        let payload = payload.plain().expect("it is not sealed");
         let data: Value = serde_json::from_slice(&payload.payload).expect("JSON");
         assert_eq!((&data["account_id"], &data["destination"]["id"]), (&json!(world.account), &json!(ill)));
     }

@@ -484,6 +484,7 @@ fn detail(outcome: Outcome) -> Detail {
             body_base64: None,
             truncated: false,
         }),
+        sealed: None,
     }
 }
 

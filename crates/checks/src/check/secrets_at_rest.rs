@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
+use crate::harness::at_rest::look_through;
 use crate::harness::canaries::Canaries;
 use crate::harness::doctor::node_command;
 use crate::harness::other_account::OtherAccount;
@@ -205,70 +206,6 @@ fn know_signing_secret(what: &str, secret: &str, canaries: &mut Canaries) {
     let text = secret.trim_start_matches("whsec_");
     canaries.know(what, text);
     canaries.know(what, STANDARD.decode(text).unwrap_or_else(|_| vec![0xa5; 32]));
-}
-
-/// The tables as they are read, and every file there is.
-async fn look_through(
-    testbed: &Testbed,
-    canaries: &Canaries,
-    temporary: &std::path::Path,
-    report: &mut Report,
-) -> Result<()> {
-    let mut found = Vec::new();
-    let mut cells = 0u64;
-    for table in tables(&testbed.database).await? {
-        let columns = match testbed.database.kind() {
-            StoreKind::Sqlite => "*".to_owned(),
-            // Whatever its types are.
-            StoreKind::Postgres => format!("t::text from {table} t"),
-        };
-        let sql = match testbed.database.kind() {
-            StoreKind::Sqlite => format!("select {columns} from {table}"),
-            StoreKind::Postgres => format!("select {columns}"),
-        };
-        for cell in testbed.database.rows(&sql).await?.into_iter().flatten() {
-            cells += 1;
-            let bytes = match cell {
-                SqlValue::Text(text) => text.into_bytes(),
-                SqlValue::Bytes(bytes) => bytes,
-                SqlValue::Number(_) | SqlValue::Null => continue,
-            };
-            found.extend(canaries.found_in(&bytes).iter().map(|what| format!("{what} in the table {table}")));
-        }
-    }
-    report.note("cells_looked_at", cells);
-    let mut bytes = 0;
-    let mut folders = vec![testbed.dir().to_owned(), temporary.to_owned()];
-    if let Some(server) = testbed.database.server() {
-        server.execute("checkpoint").await?;
-        folders.push(server.home().to_owned());
-    }
-    for folder in folders {
-        let (more, size) = canaries.found_in_files(&folder)?;
-        found.extend(more);
-        bytes += size;
-    }
-    report.note("bytes_looked_through", bytes);
-    report.must(bytes > 0 && cells > 0, "nothing was looked through");
-    found.sort();
-    found.dedup();
-    report.must_be("secrets_found", found.len(), 0);
-    found.truncate(20);
-    for found in found {
-        report.must(false, found);
-    }
-    Ok(())
-}
-
-async fn tables(database: &Database) -> Result<Vec<String>> {
-    let sql = match database.kind() {
-        StoreKind::Sqlite => {
-            "select name from sqlite_schema where type = 'table' and name not like 'sqlite%'"
-        }
-        StoreKind::Postgres => "select tablename::text from pg_tables where schemaname = current_schema()",
-    };
-    let rows = database.rows(sql).await?;
-    Ok(rows.iter().filter_map(|row| row[0].text()).map(str::to_owned).collect())
 }
 
 /// A sealed value belongs to its row: in another one, of whatever account, it is nothing.

@@ -170,6 +170,7 @@ fn of_account(visit: &Visit, account: &AccountView, version: i64, projected: Opt
                     @let schedule = retries.as_ref().and_then(|policy| policy.schedule_seconds.as_ref());
                     @let schedule = schedule.map(|pauses| pauses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
                     label { "Retry after, default, seconds" input name="defaults.retry_policy.schedule_seconds" data-type="numbers" data-empty="null" value=[schedule] placeholder="of the installation: 5, 300, 1800, …"; }
+                    label.check { input type="checkbox" name="encrypt_payloads" value="true" data-unchecked="false" checked[account.encrypt_payloads]; span { "Encrypt payloads, headers and kept answers in the store from now on: deleting the account makes them unreadable" } }
                     div data-form-problems role="alert" {}
                     @if may { button.button.primary type="submit" { "Save" } } @else { p.quiet { "Your key may look at this and not change it." } }
                 }

@@ -10,12 +10,16 @@ mod rotation;
 #[cfg(test)]
 mod tests;
 
-use crate::{backoff::Backoff, dispatcher::Message};
+use crate::{
+    backoff::Backoff,
+    data_keys::{DataKeys, Shut},
+    dispatcher::Message,
+};
 use domain::{
     delivery::Position,
     dice::Dice,
     event::Event,
-    id::{DeliveryId, DestinationId, EventId, RouteId},
+    id::{AccountId, DeliveryId, DestinationId, EventId, RouteId},
     limits,
     route::{Candidate, Deliverers, Route},
     time::Clock,
@@ -23,7 +27,7 @@ use domain::{
 pub(super) use pages::{Numberings, Pages};
 use rotation::{AccountRotation, OpenExpansion};
 use std::{collections::HashMap, sync::Arc, time::Duration};
-use store::{Chunk, Expansion, NewDelivery, RouteWalk, Store, StoreError, failpoint};
+use store::{Chunk, Expansion, NewDelivery, RouteWalk, Store, StoreError, StoredEvent, failpoint};
 use tokio::{
     sync::mpsc,
     task::yield_now,
@@ -35,6 +39,7 @@ const FILTERED_STEP: usize = 64;
 
 pub(super) struct Expander {
     store: Arc<dyn Store>,
+    data_keys: Arc<DataKeys>,
     clock: Arc<dyn Clock>,
     dice: Arc<dyn Dice>,
     /// Told where new deliveries wait.
@@ -46,15 +51,42 @@ pub(super) struct Expander {
     backoff: Backoff,
 }
 
+/// The event with its payload, for those who match it with routes. None: it is gone. One that was altered, or does not open,
+/// is matched as it is now: each delivery ends by itself and says why, rather than not being there.
+pub(super) async fn whole_event(
+    store: &dyn Store,
+    data_keys: &DataKeys,
+    (account, id): (AccountId, EventId),
+) -> Result<Option<Arc<Event>>, StoreError> {
+    let stored = match store.payload(id).await {
+        Ok(None) => return Ok(None),
+        Ok(Some(stored)) => stored,
+        Err(StoreError::Altered) => store.event_payload(account, id).await?,
+        Err(error) => return Err(error),
+    };
+    let outside = matches!(stored, StoredEvent::Sealed(_)).then(|| Arc::new(stored.outside().clone()));
+    match (data_keys.open(stored).await, outside) {
+        (Ok(event), _) => Ok(Some(event)),
+        (Err(Shut::ForGood(reason)), Some(outside)) => {
+            tracing::error!(event_id = %id, reason, "payload.shut");
+            Ok(Some(outside))
+        }
+        (Err(Shut::ForGood(reason)), None) => Err(StoreError::Unreadable(reason.into())),
+        (Err(Shut::Store(error)), _) => Err(error),
+    }
+}
+
 impl Expander {
     pub(super) fn new(
         store: Arc<dyn Store>,
+        data_keys: Arc<DataKeys>,
         clock: Arc<dyn Clock>,
         dice: Arc<dyn Dice>,
         dispatcher: mpsc::Sender<Message>,
     ) -> Self {
         let (rotation, pages) = (AccountRotation::default(), Pages::default());
-        Self { store, clock, dice, dispatcher, rotation, pages, seen: None, backoff: Backoff::default() }
+        let backoff = Backoff::default();
+        Self { store, data_keys, clock, dice, dispatcher, rotation, pages, seen: None, backoff }
     }
 
     /// Makes deliveries for ever. What a life before had taken up is found by the first look.
@@ -172,13 +204,10 @@ impl Expander {
             Chunk { event_id, from: cursor, to: cursor, deliveries: Vec::new(), other_routes, done: true };
         let event = match &open.event {
             Some(event) => Arc::clone(event),
-            None => match self.store.payload(event_id).await {
-                Ok(Some(event)) => event,
+            None => match whole_event(&*self.store, &self.data_keys, (account_id, event_id)).await? {
+                Some(event) => event,
                 // It has had its time; nothing is left to deliver.
-                Ok(None) => return Ok((chunk, Vec::new())),
-                // Matched as it is now: each delivery ends by itself and says why, rather than not being there.
-                Err(StoreError::Altered) => Arc::new(self.store.event_payload(account_id, event_id).await?),
-                Err(error) => return Err(error),
+                None => return Ok((chunk, Vec::new())),
             },
         };
         open.keep(&event);

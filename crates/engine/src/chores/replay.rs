@@ -15,7 +15,7 @@ mod hand_over;
 #[cfg(test)]
 mod tests;
 
-use crate::{backoff::Backoff, dispatcher::Message, ownership_view::OwnershipView};
+use crate::{backoff::Backoff, data_keys::DataKeys, dispatcher::Message, ownership_view::OwnershipView};
 use domain::{
     delivery::Position,
     dice::Dice,
@@ -40,6 +40,7 @@ use hand_over::HandOver;
 
 pub(super) struct Replayer {
     pub(super) store: Arc<dyn Store>,
+    pub(super) data_keys: Arc<DataKeys>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) dice: Arc<dyn Dice>,
     pub(super) ownership_view: Arc<OwnershipView>,
@@ -237,8 +238,12 @@ impl Replayer {
         let HeldReplay { replay, pace, .. } = ours;
         let limit = self.chunk_limit(replay, pace.times);
         let plan = ChunkPlan { deliveries: limit, payloads: pace.for_us };
-        let with =
-            ChunkMaker { store: self.store.as_ref(), clock: self.clock.as_ref(), dice: self.dice.as_ref() };
+        let with = ChunkMaker {
+            store: self.store.as_ref(),
+            data_keys: &self.data_keys,
+            clock: self.clock.as_ref(),
+            dice: self.dice.as_ref(),
+        };
         let Some(backfill) = &replay.backfill else { return Ok(Moved::NotOurs) };
         let next = self.backfiller.next_chunk(&with, node, replay, backfill, plan).await?;
         let NextChunk { chunk, promised } = next;

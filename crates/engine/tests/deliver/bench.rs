@@ -3,7 +3,7 @@
 use domain::{
     account::Account,
     address::AddressPolicy,
-    delivery::Status,
+    delivery::{Position, Status},
     destination::{Auth, Destination},
     dice::Dice,
     event::Event,
@@ -32,8 +32,8 @@ use std::{
     time::Duration,
 };
 use store::{
-    Announce, Catalog, Committed, DeliveryFilter, DeliveryRecord, DeliveryState, FetchedDelivery, History,
-    Ingest, NewDelivery, NewEvent, NodeRecord, Page, PreparedEvent, memory::MemoryStore,
+    Announce, Catalog, Change, Committed, DeliveryFilter, DeliveryRecord, DeliveryState, FetchedDelivery,
+    History, Ingest, NewDelivery, NewEvent, NodeRecord, Page, PreparedEvent, memory::MemoryStore,
 };
 use supervisor::Supervisor;
 use tokio::time::Instant;
@@ -237,7 +237,7 @@ impl Bench {
         self.data_key().await.seal(&Destination::auth_place(id), value.as_bytes(), self.dice.as_ref())
     }
 
-    async fn data_key(&self) -> DataKey {
+    pub(crate) async fn data_key(&self) -> DataKey {
         let account = self.store.account(self.account).await.unwrap();
         self.keys.data_key(self.account, &account.data_key).unwrap()
     }
@@ -252,7 +252,40 @@ impl Bench {
 
     /// Commits one event without announcing it.
     pub(crate) async fn send_silently(&self, destination: DestinationId) -> EventId {
-        self.commit(&[destination], b"{}", Wish::default()).await.0.id
+        self.send_silently_as(destination, b"{}", Wish::default()).await
+    }
+
+    pub(crate) async fn send_silently_as(
+        &self,
+        destination: DestinationId,
+        payload: &[u8],
+        wish: Wish,
+    ) -> EventId {
+        self.commit(&[destination], payload, wish).await.0.id
+    }
+
+    /// Something may wait for it from here on.
+    pub(crate) async fn look_at(&self, destination: DestinationId) {
+        self.handle.look(&[(destination, DeliveryId::MIN, Position::START)]).await;
+    }
+
+    /// Changes the account, and tells the engine nothing.
+    pub(crate) async fn change_account_silently(
+        &self,
+        change: impl FnOnce(Account, &MasterKeys, &dyn Dice) -> Account,
+    ) {
+        let account = self.store.account(self.account).await.unwrap();
+        let account = change(account, &self.keys, self.dice.as_ref());
+        self.store.update_account(&account, &audit_entry()).await.unwrap();
+    }
+
+    /// Changes the account as its own API would.
+    pub(crate) async fn change_account(
+        &self,
+        change: impl FnOnce(Account, &MasterKeys, &dyn Dice) -> Account,
+    ) {
+        self.change_account_silently(change).await;
+        self.handle.changed(Change::Defaults(self.account)).await;
     }
 
     /// An event with an ordering key, or for later.
@@ -294,6 +327,7 @@ impl Bench {
                 delivery: *delivery,
                 event: Some(event.clone()),
                 has_payload: true,
+                sealed: None,
             });
         }
         handle.arrived(arrivals).await;
@@ -323,10 +357,14 @@ impl Bench {
             deliveries.push(NewDelivery::new(id, RouteId::MIN, to, wish.key, due_at, now));
         }
         let ids: Vec<_> = deliveries.iter().map(|delivery| (delivery.destination_id, delivery.id)).collect();
-        let account_version = self.store.account(self.account).await.unwrap().version;
+        let account = self.store.account(self.account).await.unwrap();
+        let prepared = match account.sealing() {
+            None => PreparedEvent::new(event.clone()),
+            Some(_) => PreparedEvent::sealed(event.clone(), &self.data_key().await, self.dice.as_ref()),
+        };
         let new = NewEvent {
-            event: PreparedEvent::new(event.clone()),
-            account_version,
+            event: prepared,
+            account_version: account.version,
             deliveries,
             other_routes: Vec::new(),
             expands: false,

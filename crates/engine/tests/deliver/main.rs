@@ -3,6 +3,7 @@
 mod bench;
 mod credentials;
 mod defaults;
+mod encrypted;
 mod failures;
 mod fanout;
 mod guard;

@@ -31,6 +31,7 @@ fn snapshot(count: usize, matching: usize) -> Snapshot {
         version: 1,
         table: RouteTable::new((0..count).map(route).map(Arc::new)),
         numberings: Arc::default(),
+        sealing: None,
     }
 }
 
@@ -67,6 +68,7 @@ fn shared_snapshot(routes: usize, destinations: usize) -> Snapshot {
         limits: Default::default(),
         table: RouteTable::new((0..routes).map(route)),
         numberings: Arc::default(),
+        sealing: None,
     }
 }
 

@@ -7,7 +7,7 @@ use domain::{
     destination::Destination,
     id::RouteId,
     route::Route,
-    seal::Sealed,
+    seal::{MasterKeys, Sealed},
     testing::audit_entry,
     testing::{self, CountingDice, StandingClock},
     time::Timestamp,
@@ -20,8 +20,12 @@ use std::{
     },
     time::Duration,
 };
-use store::{Catalog, Change, Expansion, PreparedEvent, memory::MemoryStore};
+use store::{Catalog, Change, Expansion, PreparedEvent, Queue, StoredEvent, memory::MemoryStore};
 use tokio::{task::yield_now, time::timeout};
+
+fn master_keys() -> Arc<MasterKeys> {
+    Arc::new(MasterKeys::parse("k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=").expect("a key"))
+}
 
 const NOW: Timestamp = Timestamp::from_seconds(1_790_000_000);
 
@@ -149,7 +153,7 @@ impl World {
         let route = Route::new(RouteId::at(NOW, 1), account, destination.id, NOW);
         let route = memory.create_route(&route, &audit_entry()).await.unwrap();
         Self {
-            snapshots: Arc::new(Snapshots::new(memory.clone(), LongWork::OnThreads)),
+            snapshots: Arc::new(Snapshots::new(memory.clone(), master_keys(), LongWork::OnThreads)),
             memory,
             log: Arc::default(),
             dice: Arc::default(),
@@ -170,6 +174,7 @@ impl World {
             dice: self.dice.clone(),
             observer: self.observed.clone(),
             tracer: Default::default(),
+            master_keys: master_keys(),
             settings: IngestSettings { queue, ..IngestSettings::default() },
         })
     }
@@ -512,4 +517,34 @@ async fn an_event_that_fills_a_flush_lets_one_flush_of_others_go_before() {
     assert!(answers[..2].iter().all(Result::is_ok), "{answers:?}");
     assert!(answers[2..].iter().all(is_outcome_unknown), "{answers:?}");
     assert_eq!(log.iter().filter(|line| line.starts_with("commit")).count(), 3, "{log:?}");
+}
+
+#[tokio::test]
+async fn an_event_that_was_prepared_before_its_account_encrypts_is_sealed_before_it_is_written() {
+    let world = World::new().await;
+    let event = world.matched(world.event(None, "a canary")).await;
+    assert!(event.event.is_sealed_as(None));
+    let (keys, dice) = (master_keys(), CountingDice::default());
+    let mut account = world.memory.account(world.account).await.unwrap();
+    account.data_key = keys.new_data_key(account.id, &dice);
+    let account = account.with_encryption(true, NOW);
+    let account = world.memory.update_account(&account, &audit_entry()).await.unwrap();
+    let id = event.event.id;
+    let (answers, log) = world.run([], vec![event]).await;
+    assert_eq!(answers[0].as_ref().map(|accepted| accepted.id).ok(), Some(id), "{answers:?}");
+    assert!(log.iter().filter(|line| line.starts_with("commit")).count() > 1, "it was stale: {log:?}");
+    let stored = Queue::payload(&*world.memory, id).await.unwrap().expect("it is there");
+    let StoredEvent::Sealed(sealed) = stored else { panic!("it is readable") };
+    let key = keys.data_key(account.id, &account.data_key).unwrap();
+    assert_eq!(sealed.open(&key).unwrap().payload, "a canary");
+}
+
+#[tokio::test]
+async fn what_cannot_be_sealed_does_not_come_in() {
+    let world = World::new().await;
+    let account = world.memory.account(world.account).await.unwrap().with_encryption(true, NOW);
+    world.memory.update_account(&account, &audit_entry()).await.unwrap();
+    let (admission, _committer) = world.open([], limits::INGEST_QUEUE);
+    let refused = admission.snapshots().newer_than(world.account, i64::MAX).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "its data key does not open");
 }

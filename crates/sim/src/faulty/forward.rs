@@ -30,7 +30,7 @@ use store::{
     Originals, Page, PayloadSize, PortalLinks, Pruned, PublishedLanes, RefusedRequests, Replay, ReplayChunk,
     ReplayHold, ReplayPlace, ReplaySwitch, ReplayWalk, Replays, ResealedRow, Retention, Rollup, RollupKind,
     RollupMark, Rollups, SealedRow, SealedRowId, Seals, Selection, Sessions, SettingChange, StoreError,
-    SuccessRate, SumPlace, Summed, SummedTail, Survey, Term,
+    StoredEvent, SuccessRate, SumPlace, Summed, SummedTail, Survey, Term,
 };
 
 /// One implementation of a trait in which every method is the inner store's, with the trouble in between. Of a write
@@ -110,7 +110,7 @@ forward! { History:
     fn fanouts(events: &[EventId]) -> Vec<Option<FanoutCounts>>;
     fn payload_size(account: AccountId, id: EventId) -> PayloadSize;
     fn kept_payload(account: AccountId, id: EventId) -> KeptPayload;
-    fn event_payload(account: AccountId, id: EventId) -> Event;
+    fn event_payload(account: AccountId, id: EventId) -> StoredEvent;
     fn deliveries(account: AccountId, filter: &DeliveryFilter, page: Page<DeliveryId>) -> Listed<DeliveryRecord, DeliveryId>;
     fn delivery(account: AccountId, id: DeliveryId) -> DeliveryRecord;
     fn attempts_of_delivery(account: AccountId, id: DeliveryId, limit: usize) -> Vec<AttemptRecord>;
@@ -230,6 +230,7 @@ forward! { Seals:
     fn replace_settings(changes: &[SettingChange], audit: &AuditEntry) -> bool;
     fn sealed_rows(account: AccountId, after: Option<SealedRowId>, limit: usize) -> Vec<SealedRow>;
     fn reseal_rows(account: AccountId, rows: &[ResealedRow], audit: &AuditEntry) -> usize;
+    fn oldest_event_of(account: AccountId) -> Option<EventId>;
 }
 
 forward! { PortalLinks:

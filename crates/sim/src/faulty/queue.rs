@@ -6,14 +6,12 @@ use async_trait::async_trait;
 use domain::{
     audit::AuditEntry,
     delivery::{CancelReason, Delivery, Ending, Settled},
-    event::Event,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId},
     time::Timestamp,
 };
-use std::sync::Arc;
 use store::{
     DeliveryState, DueDelivery, Fact, FetchedDelivery, LaneHead, NewDelivery, Queue, Settlement, StoreError,
-    TrackHead, Window,
+    StoredEvent, TrackHead, Window,
 };
 
 #[async_trait]
@@ -38,7 +36,7 @@ impl Queue for FaultyStore {
         Ok(fetched)
     }
 
-    async fn payload(&self, event: EventId) -> Result<Option<Arc<Event>>, StoreError> {
+    async fn payload(&self, event: EventId) -> Result<Option<StoredEvent>, StoreError> {
         self.read("payload", self.inner.payload(event)).await
     }
 

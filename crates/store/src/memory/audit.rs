@@ -112,6 +112,12 @@ impl MemoryStore {
     /// Damage on purpose: one bit of an event's payload is turned over.
     pub fn alter_payload(&self, id: EventId) {
         if let Some(kept) = self.tables().events.get_mut(&id) {
+            if let Some((sealed, _)) = &mut kept.sealed {
+                let mut altered = sealed.to_vec();
+                altered[0] ^= 1;
+                *sealed = altered.into();
+                return;
+            }
             let mut payload = kept.event.payload.to_vec();
             payload[0] ^= 1;
             kept.event = Arc::new(Event { payload: payload.into(), ..(*kept.event).clone() });

@@ -1,6 +1,6 @@
 //! Backfills.
 
-use super::{MemoryStore, Tables, history::wanted_event, queue::without_payload};
+use super::{MemoryStore, Tables, history::wanted_event};
 use crate::{
     BackfillChunk, BackfillEvent, BackfillEvents, BackfillWalk, Backfilled, Backfills, EventFilter,
     ReplayStatus, StoreError,
@@ -36,8 +36,7 @@ impl Backfills for MemoryStore {
             if wanted {
                 let erased = kept.payload_erased_at.is_some();
                 let has_payload = walk.payloads && kept.is_carried();
-                let event =
-                    if has_payload { kept.event.clone() } else { Arc::new(without_payload(&kept.event)) };
+                let event = if has_payload { kept.event.clone() } else { Arc::new(kept.outside()) };
                 let payload_bytes = kept.size_bytes as u32;
                 found.events.push(BackfillEvent { event, has_payload, payload_bytes, expanding, erased });
             }

@@ -86,6 +86,7 @@ impl Catalog for MemoryStore {
         Ok(AccountChanges {
             version,
             limits,
+            sealing: tables.account(account)?.sealing().cloned(),
             routes: newer().filter_map(KeptRow::live).cloned().collect(),
             removed_routes: newer()
                 .filter(|kept| kept.deleted_at.is_some())
@@ -427,6 +428,7 @@ impl Tables {
             shard: id.shard(),
             account_defaults: account.defaults.clone(),
             data_key: account.data_key.clone(),
+            encrypts: account.encrypt_payloads,
             destination: Ok(destination),
             overrides: own.map(|route| Route::clone(route)).collect(),
             gate: self.gates.get(&id).cloned(),

@@ -95,6 +95,7 @@ impl Erasures for MemoryStore {
         let (headers, payload) = (Default::default(), Bytes::new());
         kept.event = Arc::new(Event { headers, payload, ..Event::clone(&kept.event) });
         kept.payload_crc = checksum::of(&[]);
+        kept.sealed = None;
         kept.payload_erased_at = Some(now);
         tables.payload_erasures.insert(id, (account, now));
         tables.append(Some(account), audit);

@@ -1,6 +1,6 @@
 //! What has just happened, numbered as it did.
 
-use super::{MemoryStore, Tables, queue::without_payload};
+use super::{MemoryStore, Tables};
 use crate::{
     EventRecord, FactAttempt, FactRecord, Feed, FeedChange, FeedEntry, FeedPage, FeedPlace, FeedStamp,
     Followed, Resumption, StoreError,
@@ -118,7 +118,7 @@ impl Tables {
         let kept = self.events.get(&id)?;
         let made = (!self.expansions.contains_key(&id)).then_some(kept.deliveries.len() as u32);
         let size = kept.event.payload.len() as u64;
-        Some(EventRecord::received(without_payload(&kept.event), size, made, kept.other_routes.clone()))
+        Some(EventRecord::received(kept.outside(), size, made, kept.other_routes.clone()))
     }
 
     pub(super) fn tell(&mut self, delivery: &Delivery, fact: AttemptId, ending: Option<(Ending, Timestamp)>) {

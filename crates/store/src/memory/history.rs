@@ -1,9 +1,9 @@
 //! The read side.
 
-use super::{EndedDelivery, KeptEvent, MemoryStore, Tables, newest_first, queue::without_payload};
+use super::{EndedDelivery, KeptEvent, MemoryStore, Tables, newest_first};
 use crate::{
     AttemptRecord, DeliveryFilter, DeliveryRecord, DeliveryState, EventFilter, EventRecord, FanoutCounts,
-    History, KeptPayload, Listed, Page, PayloadSize, ResolvedBy, StoreError, SuccessRate,
+    History, KeptPayload, Listed, Page, PayloadSize, ResolvedBy, StoreError, StoredEvent, SuccessRate,
     history::first_counted,
     page_rows::{PageRoom, PageRow, PageRows},
 };
@@ -40,7 +40,9 @@ impl History for MemoryStore {
 
     async fn event(&self, account: AccountId, id: EventId) -> Result<EventRecord, StoreError> {
         let tables = self.tables();
-        tables.event(account, id).map(|kept| tables.event_record(kept, None))
+        let kept = tables.event(account, id)?;
+        let sealed_headers = kept.sealed.as_ref().map(|(_, headers)| headers.clone());
+        Ok(EventRecord { sealed_headers, ..tables.event_record(kept, None) })
     }
 
     async fn event_alone(&self, account: AccountId, id: EventId) -> Result<Event, StoreError> {
@@ -55,19 +57,28 @@ impl History for MemoryStore {
     }
 
     async fn payload_size(&self, account: AccountId, id: EventId) -> Result<PayloadSize, StoreError> {
-        let size = self.tables().unerased(account, id)?.event.payload.len();
-        Ok(PayloadSize { accepted: size, kept: size })
+        let tables = self.tables();
+        let kept = tables.unerased(account, id)?;
+        let accepted = kept.event.payload.len();
+        Ok(PayloadSize {
+            accepted,
+            kept: kept.sealed.as_ref().map_or(accepted, |(payload, _)| payload.len()),
+        })
     }
 
     async fn kept_payload(&self, account: AccountId, id: EventId) -> Result<KeptPayload, StoreError> {
         let tables = self.tables();
         let kept = tables.unerased(account, id)?;
         let (event, crc) = (&kept.event, Some(kept.payload_crc));
-        KeptPayload::new(event.content_type.clone(), event.payload.len(), event.payload.clone(), crc)
+        let (payload, headers) = match &kept.sealed {
+            None => (event.payload.clone(), None),
+            Some((payload, headers)) => (payload.clone(), Some(headers.clone())),
+        };
+        KeptPayload::new((id, headers), event.content_type.clone(), event.payload.len(), payload, crc)
     }
 
-    async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError> {
-        self.tables().event(account, id).map(|kept| Event::clone(&kept.event))
+    async fn event_payload(&self, account: AccountId, id: EventId) -> Result<StoredEvent, StoreError> {
+        self.tables().event(account, id).map(KeptEvent::stored)
     }
 
     async fn deliveries(
@@ -172,11 +183,12 @@ impl Tables {
 
     pub(super) fn event_record(&self, kept: &KeptEvent, at_most: Option<usize>) -> EventRecord {
         EventRecord {
-            event: without_payload(&kept.event),
+            event: kept.outside(),
             size_bytes: kept.size_bytes as u64,
             fanout: self.fanout(kept, at_most),
             other_routes: kept.other_routes.clone(),
             payload_erased_at: kept.payload_erased_at,
+            sealed_headers: None,
         }
     }
 

@@ -3,6 +3,7 @@
 use super::{KeptEvent, MemoryStore, Tables, UsedKey};
 use crate::{Committed, Expansion, Ingest, NewDelivery, NewEvent, Replayed, StoreError, checksum};
 use async_trait::async_trait;
+use bytes::Bytes;
 use domain::{
     delivery::Delivery,
     event::Event,
@@ -68,11 +69,19 @@ impl Tables {
             self.promise(event, promise);
         }
         let deliveries = new.deliveries.iter().map(|delivery| delivery.id).collect();
-        let payload_crc = checksum::of(&event.payload);
+        let sealed = event.sealed_headers().map(|headers| {
+            let payload = Bytes::copy_from_slice(event.payload_bytes());
+            (payload, headers.clone())
+        });
+        let payload_crc = match &sealed {
+            None => checksum::of(&event.payload),
+            Some(_) => event.payload_crc(),
+        };
         let other_routes = new.other_routes.clone();
         let kept = KeptEvent {
             event: event.event().clone(),
             payload_crc,
+            sealed,
             deliveries,
             backfilled: Vec::new(),
             other_routes,

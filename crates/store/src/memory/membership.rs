@@ -1,7 +1,10 @@
 //! Nodes, and which shards they own.
 
 use super::{KeptNode, KeptShard, MemoryStore, Tables};
-use crate::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roster, RosterStamp, ShardRow, StoreError};
+use crate::{
+    Member, Membership, NodeRecord, OwnedShard, Renewed, Roster, RosterStamp, ShardRow, StoreError,
+    migrations::KNOWN_VERSION,
+};
 use async_trait::async_trait;
 use domain::{id::NodeId, time::Timestamp};
 use std::time::Duration;
@@ -40,6 +43,7 @@ impl Membership for MemoryStore {
         let (tables, now) = (self.tables(), self.clock.now());
         let member = |kept: &KeptNode| Member {
             record: kept.record.clone(),
+            tables_version: KNOWN_VERSION,
             joined_at: kept.joined_at,
             expires_at: kept.expires_at,
             expired: kept.expires_at <= now,

@@ -3,7 +3,7 @@
 use super::{EndedDelivery, KeptAttempt, MemoryStore, Tables};
 use crate::{
     AttemptRecord, Consequence, DueDelivery, Fact, FetchedDelivery, LaneHead, Queue, Settlement, StoreError,
-    TrackHead, Window, queue::first_track,
+    StoredEvent, TrackHead, Window, queue::first_track,
 };
 use async_trait::async_trait;
 use domain::{
@@ -13,6 +13,7 @@ use domain::{
     destination::{Disabled, DisabledReason},
     event::Event,
     id::{AccountId, AttemptId, DeliveryId, DestinationId, EventId, NodeId},
+    limits,
     operations::OperationalNote,
     outcome::Outcome,
     time::Timestamp,
@@ -37,12 +38,12 @@ impl Queue for MemoryStore {
         Ok(read.collect())
     }
 
-    async fn payload(&self, event: EventId) -> Result<Option<Arc<Event>>, StoreError> {
+    async fn payload(&self, event: EventId) -> Result<Option<StoredEvent>, StoreError> {
         self.interrupted("payload")?;
         match self.tables().events.get(&event) {
             Some(kept) if kept.payload_erased_at.is_some() => Ok(None),
             Some(kept) if !kept.is_whole() => Err(StoreError::Altered),
-            kept => Ok(kept.map(|kept| kept.event.clone())),
+            kept => Ok(kept.map(super::KeptEvent::stored)),
         }
     }
 
@@ -169,12 +170,16 @@ impl Tables {
     ) -> FetchedDelivery {
         let kept = self.events.get(&delivery.event_id);
         let has_payload = kept.is_some_and(super::KeptEvent::is_carried);
-        let kept = kept.map(|kept| &kept.event);
-        let event = kept.map(|event| {
-            let carry = || if has_payload { event.clone() } else { Arc::new(without_payload(event)) };
-            carried.entry(event.id).or_insert_with(carry).clone()
+        let sealed = kept.filter(|kept| kept.event.payload.len() <= limits::CARRIED_BYTES && kept.is_whole());
+        let sealed = match sealed.map(super::KeptEvent::stored) {
+            Some(StoredEvent::Sealed(sealed)) => Some(Arc::new(*sealed)),
+            _ => None,
+        };
+        let event = kept.map(|kept| {
+            let carry = || if has_payload { kept.event.clone() } else { Arc::new(kept.outside()) };
+            carried.entry(kept.event.id).or_insert_with(carry).clone()
         });
-        FetchedDelivery { shard, delivery: delivery.clone(), event, has_payload }
+        FetchedDelivery { shard, delivery: delivery.clone(), event, has_payload, sealed }
     }
 
     /// Whether it moved its delivery. The row decides: it must be there, and as it was when the attempt started.
@@ -320,8 +325,4 @@ fn record(attempt: &Attempt, delivery: &Delivery, late: bool) -> AttemptRecord {
         node: attempt.node,
         late,
     }
-}
-
-pub(super) fn without_payload(event: &Event) -> Event {
-    Event { payload: bytes::Bytes::new(), ..event.clone() }
 }

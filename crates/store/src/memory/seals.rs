@@ -6,7 +6,12 @@ use crate::{
     StoreError, seals::collected,
 };
 use async_trait::async_trait;
-use domain::{account::Account, audit::AuditEntry, id::AccountId, seal::Sealed};
+use domain::{
+    account::Account,
+    audit::AuditEntry,
+    id::{AccountId, EventId},
+    seal::Sealed,
+};
 
 #[async_trait]
 impl KeptSeals for MemoryStore {
@@ -18,6 +23,7 @@ impl KeptSeals for MemoryStore {
         let tables = self.tables();
         let behind = tables.accounts.values().filter(|account| Some(account.id) > after);
         let kept = |account: &Account| KeptDataKey {
+            seals_events: account.payloads_encrypted_at.is_some(),
             account_id: account.id,
             data_key: Some(account.data_key.clone()),
         };
@@ -115,6 +121,12 @@ impl Seals for MemoryStore {
         }
         tables.append(Some(account), audit);
         Ok(fitting.len())
+    }
+
+    async fn oldest_event_of(&self, account: AccountId) -> Result<Option<EventId>, StoreError> {
+        let tables = self.tables();
+        let oldest = tables.events.iter().find(|(_, kept)| kept.event.account_id == account);
+        Ok(oldest.map(|(id, _)| *id))
     }
 }
 

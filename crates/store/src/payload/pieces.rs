@@ -4,9 +4,13 @@
 //! The checksum is of what is kept, so it is asked before the first piece is given.
 
 use super::{read, unpack};
-use crate::{StoreError, checksum};
+use crate::{StoreError, checksum, sealed_event};
 use bytes::Bytes;
-use domain::limits;
+use domain::{
+    id::EventId,
+    limits,
+    seal::{DataKey, SealError, Sealed},
+};
 use std::io::{Cursor, Read as _};
 use zstd::stream::read::Decoder;
 
@@ -39,29 +43,48 @@ pub struct KeptPayload {
     /// As it was accepted.
     pub size: usize,
     kept: Bytes,
+    /// Whose it is and the mark of it, as long as it is sealed.
+    sealed: Option<(EventId, Sealed)>,
 }
 
 impl KeptPayload {
     /// [`StoreError::Altered`] if this is not what was written.
     pub(crate) fn new(
+        (id, sealed): (EventId, Option<Sealed>),
         content_type: String,
         size: usize,
         kept: Bytes,
         crc: Option<i32>,
     ) -> Result<Self, StoreError> {
-        match checksum::fits(&kept, crc) {
-            true => Ok(Self { content_type, size, kept }),
-            false => Err(StoreError::Altered),
-        }
+        let fits = match &sealed {
+            None => checksum::fits(&kept, crc),
+            Some(_) => checksum::fits_sealed(&kept, crc),
+        };
+        let sealed = sealed.map(|sealed| (id, sealed));
+        if fits { Ok(Self { content_type, size, kept, sealed }) } else { Err(StoreError::Altered) }
+    }
+
+    /// Names the data key that opens it; None if it is open.
+    pub fn seal(&self) -> Option<&Sealed> {
+        self.sealed.as_ref().map(|(_, sealed)| sealed)
+    }
+
+    /// Whole, as it is kept: it is packed still.
+    pub fn open(self, key: &DataKey) -> Result<Self, SealError> {
+        let Some((id, _)) = self.sealed else { return Ok(self) };
+        let kept = sealed_event::open_payload(id, key, self.kept)?;
+        Ok(Self { kept, sealed: None, content_type: self.content_type, size: self.size })
     }
 
     /// All of it at once, for what is short.
     pub fn whole(&self) -> Result<Bytes, StoreError> {
+        self.must_be_open()?;
         read(&self.kept, self.size, None).ok_or(StoreError::Altered)
     }
 
     /// Byte for byte as it was accepted, in order.
     pub fn pieces(self) -> Result<PayloadPieces, StoreError> {
+        self.must_be_open()?;
         let Self { size, kept, .. } = self;
         if kept.len() == size {
             return Ok(PayloadPieces { source: PieceSource::Plain(kept), left: size });
@@ -73,6 +96,15 @@ impl KeptPayload {
         let mut unpacker = Decoder::with_buffer(Cursor::new(kept)).map_err(|_| StoreError::Altered)?;
         unpacker.window_log_max(WINDOW_LOG).map_err(|_| StoreError::Altered)?;
         Ok(PayloadPieces { source: PieceSource::Packed(Box::new(unpacker)), left: size })
+    }
+}
+
+impl KeptPayload {
+    fn must_be_open(&self) -> Result<(), StoreError> {
+        match self.sealed {
+            None => Ok(()),
+            Some(_) => Err(StoreError::Unreadable("the payload is sealed".into())),
+        }
     }
 }
 
@@ -126,7 +158,8 @@ mod tests {
     fn kept(payload: &[u8]) -> KeptPayload {
         let stored = StoredPayload::of(payload);
         let bytes = Bytes::copy_from_slice(stored.bytes(payload));
-        KeptPayload::new("text/plain".into(), payload.len(), bytes, Some(stored.crc)).expect("whole")
+        KeptPayload::new((EventId::MIN, None), "text/plain".into(), payload.len(), bytes, Some(stored.crc))
+            .expect("whole")
     }
 
     /// Packs, and looks far back.

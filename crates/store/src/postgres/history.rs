@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     AttemptRecord, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, FanoutCounts, History,
-    KeptPayload, Listed, Page, PayloadSize, StoreError, SuccessRate, page_rows::PageRows,
+    KeptPayload, Listed, Page, PayloadSize, StoreError, StoredEvent, SuccessRate, page_rows::PageRows,
 };
 use async_trait::async_trait;
 use domain::{
@@ -64,9 +64,10 @@ impl History for PostgresStore {
         events::kept_payload(&self.pools.general().await?, account, id).await
     }
 
-    async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError> {
+    async fn event_payload(&self, account: AccountId, id: EventId) -> Result<StoredEvent, StoreError> {
         let connection = self.pools.general().await?;
-        let found = queue::stored_event(&connection, id).await?.filter(|event| event.account_id == account);
+        let found = queue::stored_event(&connection, id).await?;
+        let found = found.filter(|event| event.outside().account_id == account);
         found.ok_or(StoreError::NotFound { what: "event" })
     }
 

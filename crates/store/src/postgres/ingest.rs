@@ -186,6 +186,7 @@ struct EventColumns<'a> {
     payload_crc: Vec<i32>,
     other_routes: Vec<Option<Vec<u8>>>,
     tags: Vec<Option<&'a str>>,
+    sealed_headers: Vec<Option<&'a [u8]>>,
 }
 
 #[derive(Default)]
@@ -235,12 +236,13 @@ impl<'a> BatchColumns<'a> {
         Ok(rows.column("id").map_err(Trouble::after_write)?.into_iter().collect())
     }
 
-    /// Nothing in it has a key, tags or other routes, needs an expansion or takes a number.
+    /// Nothing in it has a key, tags or other routes, is sealed, needs an expansion or takes a number.
     fn is_plain(&self) -> bool {
         let expands = self.events.deliveries.iter().any(Option::is_none);
         let named = self.events.other_routes.iter().any(Option::is_some);
         let bare = self.keys.event_id.is_empty() && self.tags.tag.is_empty();
-        bare && !expands && !named && !self.deliveries.sequenced.contains(&true)
+        let sealed = self.events.sealed_headers.iter().any(Option::is_some);
+        bare && !expands && !named && !sealed && !self.deliveries.sequenced.contains(&true)
     }
 
     /// Without what a plain batch has none of.
@@ -250,6 +252,7 @@ impl<'a> BatchColumns<'a> {
             "event_keyed",
             "event_other_routes",
             "event_tags",
+            "event_sealed_headers",
             "delivery_sequenced",
             "key_scope",
             "key_hash",
@@ -283,7 +286,8 @@ impl<'a> BatchColumns<'a> {
             delivery_rank: d.rank => INT8_ARRAY, delivery_due_at: d.due_at => INT8_ARRAY,
             delivery_created_at: d.created_at => INT8_ARRAY,
             now: *now => INT8, event_keyed: e.keyed => BOOL_ARRAY, event_other_routes: e.other_routes => BYTEA_ARRAY,
-            event_tags: e.tags => TEXT_ARRAY, delivery_sequenced: d.sequenced => BOOL_ARRAY,
+            event_tags: e.tags => TEXT_ARRAY, event_sealed_headers: e.sealed_headers => BYTEA_ARRAY,
+            delivery_sequenced: d.sequenced => BOOL_ARRAY,
             key_scope: k.scope => UUID_ARRAY, key_hash: k.hash => BYTEA_ARRAY,
             key_body_hash: k.body_hash => BYTEA_ARRAY, key_event_id: k.event_id => UUID_ARRAY,
             key_account_id: k.account_id => UUID_ARRAY, key_account_version: k.account_version => INT8_ARRAY,
@@ -316,6 +320,7 @@ impl<'a> EventColumns<'a> {
         self.deliveries.push(promised(new));
         self.other_routes.push(other_routes::packed(&new.other_routes));
         self.tags.push(event.tags_text.as_deref());
+        self.sealed_headers.push(event.sealed_headers().map(|sealed| sealed.0.as_slice()));
     }
 }
 

@@ -5,7 +5,10 @@ use super::{
     rows::{Cells, Unreadable},
     statement::{Statement, params, sql},
 };
-use crate::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roster, RosterStamp, ShardRow, StoreError};
+use crate::{
+    Member, Membership, NodeRecord, OwnedShard, Renewed, Roster, RosterStamp, ShardRow, StoreError,
+    migrations::KNOWN_VERSION,
+};
 use async_trait::async_trait;
 use domain::{id::NodeId, time::Timestamp};
 use std::{sync::LazyLock, time::Duration};
@@ -36,7 +39,7 @@ impl Membership for PostgresStore {
         let params = params![
             id: node.id.uuid() => UUID, label: node.label => TEXT, proof: node.proof => TEXT,
             version: node.version => TEXT, role: node.role.as_str() => TEXT, address: node.address => TEXT,
-            master_keys: node.master_keys => TEXT, lease_us: micros(lease) => INT8,
+            master_keys: node.master_keys => TEXT, tables_version: KNOWN_VERSION => INT8, lease_us: micros(lease) => INT8,
         ];
         Ok(connection.write(&JOIN, params).await?.value("now")?)
     }
@@ -156,6 +159,7 @@ fn member(cells: &mut Cells<'_, '_>) -> Result<Member, Unreadable> {
     };
     Ok(Member {
         record,
+        tables_version: cells.get("tables_version")?,
         joined_at: cells.get("joined_at")?,
         expires_at: cells.get("expires_at")?,
         expired: cells.get("expired")?,

@@ -9,10 +9,11 @@ use super::{
     statement::{Params, Statement, params, sql, sql_file},
 };
 use crate::{
-    DueDelivery, FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Window, payload,
-    queue::first_track, shard_scan::ShardScan,
+    DueDelivery, FetchedDelivery, LaneHead, Queue, SealedEvent, Settlement, StoreError, StoredEvent,
+    TrackHead, Window, payload, queue::first_track, sealed_event, shard_scan::ShardScan,
 };
 use async_trait::async_trait;
+use bytes::Bytes;
 use domain::{
     audit::AuditEntry,
     delivery::Delivery,
@@ -51,9 +52,11 @@ pub(super) static FETCH_EVENTS: LazyLock<Planned> = LazyLock::new(|| {
         settings: planned::BY_KEY,
         gives: "id uuid, account_id uuid, source_id uuid, event_type text, idempotency_key text, content_type text, \
                 headers text, ordering_key text, metadata text, received_at int8, deliver_at int8, payload bytea, \
-                payload_crc int4, size_bytes int4, erased bool",
+                payload_crc int4, size_bytes int4, erased bool, sealed_headers bytea",
     };
-    let params = params![event_ids: Vec::<Uuid>::new() => UUID_ARRAY, max_payload_bytes: 0_i32 => INT4];
+    let params = params![
+        event_ids: Vec::<Uuid>::new() => UUID_ARRAY, max_payload_bytes: 0_i32 => INT4,
+    ];
     Planned::new(definition, params)
 });
 pub(super) static LANES: LazyLock<Planned> = LazyLock::new(|| {
@@ -106,20 +109,25 @@ impl Queue for PostgresStore {
                 delivery,
                 event: carried.map(|carried| carried.event.clone()),
                 has_payload: carried.is_some_and(|carried| carried.has_payload),
+                sealed: carried.and_then(|carried| carried.sealed.clone()),
             });
         }
         Ok(fetched)
     }
 
-    async fn payload(&self, event: EventId) -> Result<Option<Arc<Event>>, StoreError> {
+    async fn payload(&self, event: EventId) -> Result<Option<StoredEvent>, StoreError> {
         let connection = self.pools.engine().await?;
-        let params =
-            params![event_ids: vec![event.uuid()] => UUID_ARRAY, max_payload_bytes: i32::MAX => INT4];
+        let params = params![
+            event_ids: vec![event.uuid()] => UUID_ARRAY, max_payload_bytes: i32::MAX => INT4,
+        ];
         let mut found = carried(&connection.read(&FETCH_EVENTS.call, params).await?);
         match found.remove(&event) {
             Some(CarriedEvent { erased: true, .. }) => Ok(None),
             Some(CarriedEvent { altered: true, .. }) => Err(StoreError::Altered),
-            found => Ok(found.map(|carried| carried.event)),
+            Some(CarriedEvent { sealed: Some(sealed), .. }) => {
+                Ok(Some(StoredEvent::Sealed(Box::new(Arc::unwrap_or_clone(sealed)))))
+            }
+            found => Ok(found.map(|carried| StoredEvent::Plain(carried.event))),
         }
     }
 
@@ -339,9 +347,10 @@ impl WindowColumns {
     }
 }
 
-/// An event, without its payload if that is too large or altered.
+/// An event, without its payload if that is too large, sealed or altered.
 pub(super) struct CarriedEvent {
     pub(super) event: Arc<Event>,
+    sealed: Option<Arc<SealedEvent>>,
     pub(super) has_payload: bool,
     altered: bool,
     pub(super) erased: bool,
@@ -356,14 +365,27 @@ impl CarriedEvent {
         let (has_payload, altered) = (payload.is_some(), stored.is_some() && payload.is_none());
         let erased = cells.get("erased")?;
         let event = Event { payload: payload.unwrap_or_default(), ..rows::event(cells)? };
-        Ok(Self { event: Arc::new(event), has_payload, altered, erased })
+        Ok(Self { event: Arc::new(event), sealed: None, has_payload, altered, erased })
+    }
+
+    /// The same where it may be sealed.
+    fn read_sealed(cells: &mut Cells<'_, '_>) -> Result<Self, Unreadable> {
+        let (stored, headers): (Option<&[u8]>, _) = (cells.get("payload")?, rows::sealed(cells)?);
+        let (Some(stored), Some(headers)) = (stored, headers) else { return Self::read(cells) };
+        let (size_bytes, crc): (u32, _) = (cells.get("size_bytes")?, cells.get("payload_crc")?);
+        let (event, erased) = (rows::event(cells)?, cells.get("erased")?);
+        let altered = sealed_event::check(stored, crc).is_err();
+        let payload = Bytes::copy_from_slice(stored);
+        let sealed = SealedEvent::new(event.clone(), size_bytes as usize, payload, headers);
+        let sealed = (!altered).then(|| Arc::new(sealed));
+        Ok(Self { event: Arc::new(event), sealed, has_payload: false, altered, erased })
     }
 }
 
 /// One that does not read back is as good as missing: its deliveries must end, and the others go on.
 fn carried(read: &Rows) -> HashMap<EventId, CarriedEvent> {
     let mut events = HashMap::with_capacity(read.len());
-    for carried in read.each(CarriedEvent::read) {
+    for carried in read.each(CarriedEvent::read_sealed) {
         match carried {
             Ok(carried) => {
                 events.insert(carried.event.id, carried);
@@ -375,12 +397,24 @@ fn carried(read: &Rows) -> HashMap<EventId, CarriedEvent> {
 }
 
 /// As it is stored, for a person to look at: nothing asks whether that is what was accepted.
-pub(super) async fn stored_event(connection: &Connection, id: EventId) -> Result<Option<Event>, StoreError> {
-    let params = params![event_ids: vec![id.uuid()] => UUID_ARRAY, max_payload_bytes: i32::MAX => INT4];
+pub(super) async fn stored_event(
+    connection: &Connection,
+    id: EventId,
+) -> Result<Option<StoredEvent>, StoreError> {
+    let params = params![
+        event_ids: vec![id.uuid()] => UUID_ARRAY, max_payload_bytes: i32::MAX => INT4,
+    ];
     let rows = connection.read(&FETCH_EVENTS.call, params).await?;
     Ok(rows.first(|cells| {
         let (stored, size_bytes): (Option<&[u8]>, u32) = (cells.get("payload")?, cells.get("size_bytes")?);
-        let payload = payload::shown(stored.unwrap_or_default(), size_bytes as usize);
-        Ok(Event { payload, ..rows::event(cells)? })
+        let (stored, size) = (stored.unwrap_or_default(), size_bytes as usize);
+        let event = rows::event(cells)?;
+        Ok(match rows::sealed(cells)? {
+            None => StoredEvent::Plain(Arc::new(Event { payload: payload::shown(stored, size), ..event })),
+            Some(headers) => {
+                let payload = Bytes::copy_from_slice(stored);
+                StoredEvent::Sealed(Box::new(SealedEvent::new(event, size, payload, headers)))
+            }
+        })
     })?)
 }

@@ -14,6 +14,7 @@ use domain::{
         AccountId, ApiKeyId, AttemptId, AuditId, DeliveryId, DestinationId, EventId, NodeId, PortalLinkId,
         ReplayId, RequestId, RouteId, SessionId, SourceId, UserId,
     },
+    seal::Sealed,
     time::Timestamp,
 };
 use serde::de::DeserializeOwned;
@@ -381,6 +382,12 @@ pub(super) fn waiting(cells: &mut Cells<'_, '_>) -> Result<Delivery, Unreadable>
         payload_bytes: cells.get("payload_bytes")?,
         sequence: cells.get("sequence")?,
     })
+}
+
+/// None where it is null: nothing is sealed.
+pub(super) fn sealed(cells: &mut Cells<'_, '_>) -> Result<Option<Sealed>, Unreadable> {
+    let sealed: Option<&[u8]> = cells.get("sealed_headers")?;
+    Ok(sealed.map(|sealed| Sealed(sealed.to_vec())))
 }
 
 /// An event without its payload. What a person or a newer version has made unreadable of it does not keep the rest from

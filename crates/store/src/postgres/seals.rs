@@ -12,7 +12,7 @@ use crate::{
 use async_trait::async_trait;
 use domain::{
     audit::AuditEntry,
-    id::{AccountId, DestinationId, SourceId},
+    id::{AccountId, DestinationId, EventId, SourceId},
 };
 use std::sync::LazyLock;
 use uuid::Uuid;
@@ -47,6 +47,8 @@ static SOURCE_TO_RESEAL: LazyLock<Statement> = sql!(
 static RESEAL_DESTINATION: LazyLock<Statement> = sql!(
     "reseal_destination": "update destinations set doc = :doc, version = :new_version where id = :id"
 );
+static OLDEST_OF_ACCOUNT: LazyLock<Statement> =
+    sql!("oldest_event_of": "select id from events where account_id = :account_id order by id limit 1");
 static RESEAL_SOURCE: LazyLock<Statement> =
     sql!("reseal_source": "update sources set doc = :doc, version = :new_version where id = :id");
 
@@ -201,6 +203,14 @@ impl Seals for PostgresStore {
             Err(StoreError::Changed) => Ok(0),
             resealed => resealed,
         }
+    }
+
+    async fn oldest_event_of(&self, account: AccountId) -> Result<Option<EventId>, StoreError> {
+        let connection = self.pools.general().await?;
+        Ok(connection
+            .read(&OLDEST_OF_ACCOUNT, params![account_id: account.uuid() => UUID])
+            .await?
+            .first_value("id")?)
     }
 }
 

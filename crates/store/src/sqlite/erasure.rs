@@ -369,7 +369,8 @@ fn erase_payload(
         return Err(StoreError::PayloadInUse.into());
     }
     bound!(
-        "update events set payload = x'', headers = '[]', payload_crc = null, payload_erased_at = :now where id = :id",
+        "update events set payload = x'', headers = '[]', payload_crc = null, sealed_headers = null, \
+         payload_erased_at = :now where id = :id",
         id: id,
         now: now,
     )

@@ -11,7 +11,7 @@ mod tagged;
 use super::{SqliteStore, Trouble};
 use crate::{
     AttemptRecord, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, FanoutCounts, History,
-    KeptPayload, Listed, Page, PayloadSize, StoreError, SuccessRate,
+    KeptPayload, Listed, Page, PayloadSize, StoreError, StoredEvent, SuccessRate,
     page_rows::{PageRow, PageRows},
 };
 use async_trait::async_trait;
@@ -79,7 +79,7 @@ impl History for SqliteStore {
         self.read(move |connection| events::kept_payload(connection, account, id)).await
     }
 
-    async fn event_payload(&self, account: AccountId, id: EventId) -> Result<Event, StoreError> {
+    async fn event_payload(&self, account: AccountId, id: EventId) -> Result<StoredEvent, StoreError> {
         self.read(move |connection| events::with_payload(connection, account, id)).await
     }
 

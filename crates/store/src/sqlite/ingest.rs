@@ -177,6 +177,7 @@ impl<'c> BatchCommit<'c> {
             payload_crc: new.event.payload_crc(),
             other_routes: other_routes::packed(&new.other_routes),
             tags: new.event.tags_text,
+            sealed_headers: new.event.sealed_headers().map(|sealed| sealed.0.as_slice()),
         )
         .execute_on(&mut self.insert_event)?;
         Ok(inserted == 1)

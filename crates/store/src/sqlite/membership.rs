@@ -8,7 +8,10 @@ use super::{
     trouble::{Trouble, unreadable},
     writer::Priority,
 };
-use crate::{Member, Membership, NodeRecord, OwnedShard, Renewed, Roster, RosterStamp, ShardRow, StoreError};
+use crate::{
+    Member, Membership, NodeRecord, OwnedShard, Renewed, Roster, RosterStamp, ShardRow, StoreError,
+    migrations::KNOWN_VERSION,
+};
 use async_trait::async_trait;
 use domain::{id::NodeId, time::Timestamp};
 use rusqlite::Connection;
@@ -147,6 +150,7 @@ fn join(connection: &Connection, node: &NodeRecord, lease: Duration) -> Result<T
         role: node.role.as_str(),
         address: node.address,
         master_keys: node.master_keys,
+        tables_version: KNOWN_VERSION,
         now: now,
         expires_at: now.plus(lease),
     )
@@ -190,8 +194,8 @@ fn member(columns: &mut Columns<'_>, now: Timestamp) -> Result<Member, Trouble> 
         address: columns.get()?,
         master_keys: columns.get()?,
     };
-    let (joined_at, expires_at) = (columns.time()?, columns.time()?);
-    Ok(Member { record, joined_at, expires_at, expired: expires_at <= now })
+    let (tables_version, joined_at, expires_at) = (columns.get()?, columns.time()?, columns.time()?);
+    Ok(Member { record, tables_version, joined_at, expires_at, expired: expires_at <= now })
 }
 
 /// The clock of the machine, asked through SQLite, which knows it to the millisecond.

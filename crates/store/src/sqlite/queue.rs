@@ -10,10 +10,11 @@ use super::{
     writer::Priority,
 };
 use crate::{
-    FetchedDelivery, LaneHead, Queue, Settlement, StoreError, TrackHead, Window, payload, queue::first_track,
-    shard_scan::ShardScan,
+    FetchedDelivery, LaneHead, Queue, SealedEvent, Settlement, StoreError, StoredEvent, TrackHead, Window,
+    payload, queue::first_track, sealed_event, shard_scan::ShardScan,
 };
 use async_trait::async_trait;
+use bytes::Bytes;
 use domain::{
     audit::AuditEntry,
     delivery::{CancelReason, Delivery, Ending, Position},
@@ -47,14 +48,16 @@ impl Queue for SqliteStore {
         .await
     }
 
-    async fn payload(&self, event: EventId) -> Result<Option<Arc<Event>>, StoreError> {
-        // No limit: this is for those that were too large to carry.
+    async fn payload(&self, event: EventId) -> Result<Option<StoredEvent>, StoreError> {
         let found =
             self.read_for_engine(move |connection| fetch_event(connection, event, usize::MAX)).await?;
         match found {
             Some(FetchedEvent { erased: true, .. }) => Ok(None),
             Some(FetchedEvent { altered: true, .. }) => Err(StoreError::Altered),
-            found => Ok(found.map(|found| found.event)),
+            Some(FetchedEvent { sealed: Some(sealed), .. }) => {
+                Ok(Some(StoredEvent::Sealed(Box::new(Arc::unwrap_or_clone(sealed)))))
+            }
+            found => Ok(found.map(|found| StoredEvent::Plain(found.event))),
         }
     }
 
@@ -197,8 +200,9 @@ impl SqliteStore {
 
 #[derive(Clone)]
 struct FetchedEvent {
-    /// Without its payload if that is too large or altered.
+    /// Without its payload if that is too large, sealed or altered.
     event: Arc<Event>,
+    sealed: Option<Arc<SealedEvent>>,
     has_payload: bool,
     altered: bool,
     erased: bool,
@@ -248,6 +252,7 @@ fn fetch(
             shard,
             delivery,
             has_payload: known.as_ref().is_some_and(|known| known.has_payload),
+            sealed: known.as_ref().and_then(|known| known.sealed.clone()),
             event: known.map(|known| known.event),
         });
     }
@@ -267,11 +272,17 @@ fn fetch_event(
     let read = |columns: &mut Columns<'_>| -> Result<FetchedEvent, Trouble> {
         let event = columns.event()?;
         let (stored, size, crc) = (columns.optional_blob()?, columns.count()? as usize, columns.get()?);
+        let erased = columns.optional_time()?.is_some();
+        if let (Some(stored), Some(headers)) = (stored, columns.sealed()?) {
+            let altered = sealed_event::check(stored, crc).is_err();
+            let sealed = SealedEvent::new(event.clone(), size, Bytes::copy_from_slice(stored), headers);
+            let (event, sealed) = (Arc::new(event), (!altered).then(|| Arc::new(sealed)));
+            return Ok(FetchedEvent { event, sealed, has_payload: false, altered, erased });
+        }
         let payload = stored.and_then(|stored| payload::read(stored, size, crc));
         let (has_payload, altered) = (payload.is_some(), stored.is_some() && payload.is_none());
         let event = Arc::new(Event { payload: payload.unwrap_or_default(), ..event });
-        let erased = columns.optional_time()?.is_some();
-        Ok(FetchedEvent { event, has_payload, altered, erased })
+        Ok(FetchedEvent { event, sealed: None, has_payload, altered, erased })
     };
     // What goes wrong while it is read is told apart from what keeps it from being found.
     let found = bound!(FETCH_EVENTS, id: id, carried_bytes: carried_bytes)

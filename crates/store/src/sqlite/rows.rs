@@ -11,6 +11,7 @@ use domain::{
         ReplayId, RequestId, RouteId, SessionId, SourceId, UserId,
     },
     outcome::Outcome,
+    seal::Sealed,
     time::Timestamp,
 };
 use rusqlite::{
@@ -85,6 +86,11 @@ impl<'r> Columns<'r> {
 
     pub(super) fn optional_blob(&mut self) -> rusqlite::Result<Option<&'r [u8]>> {
         Ok(self.value()?.as_blob_or_null()?)
+    }
+
+    /// None where it is null: nothing is sealed.
+    pub(super) fn sealed(&mut self) -> rusqlite::Result<Option<Sealed>> {
+        Ok(self.optional_blob()?.map(|sealed| Sealed(sealed.to_vec())))
     }
 
     pub(super) fn id<I: Id>(&mut self) -> rusqlite::Result<I> {

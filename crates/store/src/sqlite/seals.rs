@@ -12,7 +12,7 @@ use crate::{
 use async_trait::async_trait;
 use domain::{
     audit::AuditEntry,
-    id::{AccountId, DestinationId, SourceId},
+    id::{AccountId, DestinationId, EventId, SourceId},
 };
 use rusqlite::Connection;
 
@@ -125,6 +125,14 @@ impl Seals for SqliteStore {
     ) -> Result<usize, StoreError> {
         let (rows, audit) = (rows.to_owned(), audit.clone());
         self.write(Priority::Api, move |connection| reseal_rows(connection, account, &rows, &audit)).await
+    }
+
+    async fn oldest_event_of(&self, account: AccountId) -> Result<Option<EventId>, StoreError> {
+        self.read(move |connection| {
+            bound!("select id from events where account_id = :account_id order by id limit 1", account_id: account)
+                .first(connection, |columns| Ok(columns.id()?))
+        })
+        .await
     }
 }
 

@@ -29,7 +29,7 @@ use std::{
 use store::{
     Committed, DeliveryFilter, DeliveryRecord, EventFilter, EventRecord, Fact, FetchedDelivery,
     IdempotencyKey, NewDelivery, NewEvent, NodeRecord, Page, PreparedEvent, Settlement, Store, StoreError,
-    Window,
+    StoredEvent, Window,
 };
 
 // --- Times, chance, errors -----------------------------------------------------------------------------------------
@@ -64,6 +64,12 @@ pub(crate) fn is_taken<T: Debug>(result: Result<T, StoreError>, expected: &str) 
 #[track_caller]
 pub(crate) fn is_changed<T: Debug>(result: Result<T, StoreError>) {
     assert!(matches!(result, Err(StoreError::Changed)), "expected `changed meanwhile`, got {result:?}");
+}
+
+/// One that is there, and is not sealed.
+pub(crate) fn plain(read: Result<Option<StoredEvent>, StoreError>) -> Event {
+    let stored = read.expect("it is read").expect("it is there");
+    Event::clone(&stored.plain().expect("it is not sealed"))
 }
 
 pub(crate) fn first<K>(limit: usize) -> Page<K> {

@@ -30,6 +30,7 @@ mod replay;
 mod replay_lists;
 mod retention;
 mod rollup;
+mod sealed;
 mod seals;
 mod sessions;
 mod settle;
@@ -132,6 +133,16 @@ macro_rules! kept_by {
                 a_user_reads_back_and_its_name_is_its_own,
                 removing_a_user_ends_its_sessions,
                 another_password_ends_every_session_but_the_one_it_begins,
+            }
+            promises! {
+                $backend, sealed:
+                a_sealed_event_comes_back_as_it_was_accepted_with_its_key_alone,
+                sealed_payloads_come_sealed_with_their_deliveries,
+                a_sealed_payload_that_was_altered_is_said_to_be,
+                a_sealed_payload_is_erased_as_any_other,
+                whoever_admits_and_delivers_is_told_that_an_account_encrypts,
+                the_oldest_event_of_an_account_is_its_own,
+                a_deleted_account_has_no_key_from_the_first_transaction_on,
             }
             promises! {
                 $backend, seals:

@@ -185,7 +185,7 @@ pub(crate) async fn a_dead_letter_of_an_operational_event_is_told_to_nobody(worl
     world.settle(&[world.dead(&deliveries[0], at(10), DeadReason::Exhausted)], at(10)).await;
     assert_eq!(world.sum_up(at(600)).await, 0);
     assert_eq!(world.untold().await, []);
-    let kept = world.store.payload(event.id).await.expect("it is read").expect("it is there");
+    let kept = plain(world.store.payload(event.id).await);
     assert_eq!(kept.event_type.as_str(), "posthaste.destination.throttled");
 }
 

@@ -21,6 +21,7 @@ fn refused(source: &Source, second: u64) -> RefusedRequest {
         headers: vec![("x-hub-signature-256".into(), "sha256=abc… (71 characters)".into())],
         body_bytes: 70_000,
         body: Bytes::from_static(&[0, 255, b'{']),
+        sealed: None,
     }
 }
 

@@ -40,6 +40,7 @@ pub(crate) async fn data_keys_are_walked_in_order(world: World) {
     let of = |number: usize| KeptDataKey {
         account_id: made[number].id,
         data_key: Some(made[number].data_key.clone()),
+        seals_events: false,
     };
     assert_eq!(walk(None, 2).await, [of(0), of(1)]);
     assert_eq!(walk(Some(made[1].id), 9).await, [of(3), of(4)], "what was deleted has none");

@@ -132,6 +132,7 @@ pub(crate) async fn every_outcome_and_every_detail_is_kept(world: World) {
             response: Some(Response {
                 body: Some("\u{0}€".into()), truncated: true, ..Response::default()
             }),
+            sealed: None,
         };
         world.move_on(settlement(&delivery, given.clone(), waits_at(&delivery, at(9)))).await;
         delivery = world.lane(ground.destination.id).await.remove(0);

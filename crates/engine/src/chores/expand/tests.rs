@@ -93,7 +93,9 @@ impl World {
     }
 
     fn expander(&self) -> Expander {
-        Expander::new(self.store.clone(), Arc::new(StandingClock(NOW)), self.dice.clone(), self.lanes.clone())
+        let (store, clock) = (self.store.clone(), Arc::new(StandingClock(NOW)));
+        let data_keys = crate::data_keys::testing(self.store.clone());
+        Expander::new(store, data_keys, clock, self.dice.clone(), self.lanes.clone())
     }
 
     /// The destinations that have a delivery, which are as many as there are deliveries.

@@ -6,7 +6,10 @@
 //! by the page; payloads with their events where lanes of this node want them, else only where a route has a filter.
 
 use super::hand_over::Promised;
-use crate::chores::expand::{Numberings, Pages, whole_destinations};
+use crate::{
+    chores::expand::{Numberings, Pages, whole_destinations, whole_event},
+    data_keys::DataKeys,
+};
 use domain::{
     delivery::Delivery,
     dice::Dice,
@@ -51,6 +54,7 @@ pub(super) struct ChunkPlan {
 /// What a chunk is made with.
 pub(super) struct ChunkMaker<'a> {
     pub(super) store: &'a dyn Store,
+    pub(super) data_keys: &'a DataKeys,
     pub(super) clock: &'a dyn Clock,
     pub(super) dice: &'a dyn Dice,
 }
@@ -277,7 +281,7 @@ impl ChunkWork<'_> {
         let waiting =
             Delivery { replay_id: Some(self.replay.id), payload_bytes: *payload_bytes, ..delivery.of(event) };
         let event = has_payload.then(|| Arc::clone(event));
-        Arrival { shard: delivery.shard, delivery: waiting, event, has_payload: *has_payload }
+        Arrival { shard: delivery.shard, delivery: waiting, event, has_payload: *has_payload, sealed: None }
     }
 
     /// As they are now, and in one chunk the same for all events.
@@ -302,14 +306,7 @@ impl ChunkWork<'_> {
 
     /// None: it is gone.
     async fn payload(&self, event: &Event) -> Result<Option<Arc<Event>>, StoreError> {
-        match self.with.store.payload(event.id).await {
-            // Matched as it is now: each delivery ends by itself and says why, rather than not being there.
-            Err(StoreError::Altered) => {
-                let altered = self.with.store.event_payload(event.account_id, event.id).await?;
-                Ok(Some(Arc::new(altered)))
-            }
-            read => read,
-        }
+        whole_event(self.with.store, self.with.data_keys, (event.account_id, event.id)).await
     }
 }
 

@@ -135,6 +135,7 @@ mod tests {
             delivery: delivery.of(&event),
             event: Some(Arc::new(event)),
             has_payload: true,
+            sealed: None,
         };
         Promised::new(arrival, &delivery)
     }

@@ -131,6 +131,7 @@ impl World {
         sees(&ownership_view);
         let replayer = Replayer {
             store: self.store.clone(),
+            data_keys: crate::data_keys::testing(self.store.clone()),
             clock: self.clock.clone(),
             dice: self.dice.clone(),
             ownership_view,

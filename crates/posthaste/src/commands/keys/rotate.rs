@@ -146,6 +146,7 @@ impl Worker {
                     resealed: done.resealed_count as usize,
                     ended: done.ended_count as usize,
                     waiting: done.waiting_count as usize,
+                    kept: done.kept_count as usize,
                     wait: Duration::from_secs(done.wait_seconds),
                     unreadable: done.unreadable_count as usize,
                     next: done.next,
@@ -239,6 +240,7 @@ async fn data_keys(worker: &Worker, older_than: Duration, json: bool) -> Result<
             walk.resealed += step.resealed;
             walk.ended += step.ended;
             walk.waiting += step.waiting;
+            walk.kept += step.kept;
             walk.wait = walk.wait.max(step.wait);
             walk.unreadable += step.unreadable;
             let (begun, resealed) = (all.begun + walk.begun, all.resealed + walk.resealed);
@@ -269,17 +271,23 @@ async fn data_keys(worker: &Worker, older_than: Duration, json: bool) -> Result<
         tokio::time::sleep(pause.min(limits::DATA_KEY_SETTLED)).await;
     }
     progress.clear();
-    let DataKeyStep { begun, resealed, ended, waiting, unreadable, .. } = all;
+    let DataKeyStep { begun, resealed, ended, waiting, kept, unreadable, .. } = all;
     if json {
         print_json(&json!({
             "begun_count": begun, "resealed_count": resealed, "ended_count": ended, "waiting_count": waiting,
-            "unreadable_count": unreadable,
+            "kept_count": kept, "unreadable_count": unreadable,
         }))?;
     } else {
         output::line(format_args!(
             "{begun} accounts have new data keys; {resealed} sources and destinations were sealed anew, and {ended} old keys \
              are forgotten."
         ));
+        if kept > 0 {
+            output::line(format_args!(
+                "{kept} accounts have payloads encrypted by older keys, which stay until those are forgotten: this command \
+                 forgets them when it is run then."
+            ));
+        }
     }
     match unreadable {
         0 => Ok(()),

@@ -9,7 +9,7 @@ use super::{
     },
     document, route,
 };
-use crate::{AccountChanges, Page, StoreError, damage};
+use crate::{AccountChanges, Page, StoreError, damage, seals::sealing_of};
 use domain::{
     account::{Account, AccountLimits},
     audit::AuditEntry,
@@ -167,8 +167,10 @@ pub(super) async fn changes(
     })?;
     // Read later than the version, both: what has changed in between is read once more.
     changes.numberings = connection.read(&NUMBERINGS, params).await?.all(numbering)?;
-    let limits = connection.read(&ACCOUNT_DOCUMENT, params![id: id.uuid() => UUID]).await?;
-    changes.limits = limits.first(limits_of)?.unwrap_or_default();
+    let document = connection.read(&ACCOUNT_DOCUMENT, params![id: id.uuid() => UUID]).await?;
+    changes.limits = document.first(limits_of)?.unwrap_or_default();
+    let sealing = document.first(|cells| Ok(sealing_of(cells.get("doc")?)))?;
+    changes.sealing = sealing.transpose()?.flatten();
     Ok(changes)
 }
 

@@ -50,10 +50,12 @@ fn read(cells: &mut Cells<'_, '_>, id: DestinationId) -> Result<Option<Destinati
     // What does not read back stops the deliveries of its own destination, and no other's.
     let unreadable = |error: BoxError| {
         tracing::error!(destination_id = %id, %error, "a destination does not read back");
-        (Err(error.to_string()), DeliverySettings::default(), Sealed::default())
+        (Err(error.to_string()), DeliverySettings::default(), Sealed::default(), false)
     };
-    let (destination, account_defaults, data_key) = match (Destination::read(cells), account) {
-        (Ok(destination), Ok(account)) => (Ok(destination), account.defaults, account.data_key),
+    let (destination, account_defaults, data_key, encrypts) = match (Destination::read(cells), account) {
+        (Ok(destination), Ok(account)) => {
+            (Ok(destination), account.defaults, account.data_key, account.encrypt_payloads)
+        }
         (Err(error), _) => unreadable(error.into()),
         (_, Err(error)) => unreadable(error.into()),
     };
@@ -71,6 +73,7 @@ fn read(cells: &mut Cells<'_, '_>, id: DestinationId) -> Result<Option<Destinati
         destination,
         account_defaults,
         data_key,
+        encrypts,
         overrides: overrides.collect(),
         gate: gate(cells)?,
     }))

@@ -106,7 +106,10 @@ pub(super) async fn get(
 ) -> Result<EventRecord, StoreError> {
     let params = params![account_id: account.uuid() => UUID, event_id: id.uuid() => UUID];
     let read = connection.read(&EVENT, params).await?;
-    records(connection, read.all(sized)?, None).await?.pop().ok_or(StoreError::NotFound { what: "event" })
+    let sealed_headers = read.first(rows::sealed)?.flatten();
+    let found = records(connection, read.all(sized)?, None).await?.pop();
+    let record = found.ok_or(StoreError::NotFound { what: "event" })?;
+    Ok(EventRecord { sealed_headers, ..record })
 }
 
 pub(super) async fn alone(
@@ -149,7 +152,8 @@ pub(super) async fn kept_payload(
         let (content_type, size): (_, u32) = (cells.get("content_type")?, cells.get("size_bytes")?);
         let kept = Bytes::copy_from_slice(cells.get("payload")?);
         let crc = cells.get("payload_crc")?;
-        Ok(is_there(cells)?.and_then(|()| KeptPayload::new(content_type, size as usize, kept, crc)))
+        let seal = (id, rows::sealed(cells)?);
+        Ok(is_there(cells)?.and_then(|()| KeptPayload::new(seal, content_type, size as usize, kept, crc)))
     })?;
     found.ok_or(StoreError::NotFound { what: "event" })?
 }
@@ -207,6 +211,7 @@ async fn records(
         fanout: counts.of(sized.deliveries, at_most),
         other_routes: sized.other_routes,
         payload_erased_at: sized.payload_erased_at,
+        sealed_headers: None,
     };
     Ok(found.into_iter().zip(counts).map(record).collect())
 }

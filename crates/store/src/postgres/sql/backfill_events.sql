@@ -5,7 +5,8 @@ with page as materialized (
     from (
         select e.id, e.account_id, e.source_id, e.type, e.idempotency_key, e.content_type, e.headers, e.ordering_key,
                e.metadata, e.received_at, e.deliver_at, e.deliveries, e.tags, e.payload_erased_at, e.size_bytes,
-               case when e.size_bytes <= :max_payload_bytes then e.payload end as payload, e.payload_crc
+               case when e.size_bytes <= :max_payload_bytes and e.sealed_headers is null then e.payload end as payload,
+               e.payload_crc
         from events e
         where e.account_id = :account_id
           and e.id >= :from_event_id and e.id < :below_event_id

@@ -22,17 +22,17 @@ keys as (
 written as (
     insert into events (id, account_id, source_id, type, idempotency_key, content_type, headers, payload,
                         ordering_key, metadata, received_at, deliver_at, deliveries, size_bytes, payload_crc,
-                        other_routes, tags)
+                        other_routes, tags, sealed_headers)
     select e.id, e.account_id, e.source_id, e.type, e.idempotency_key, e.content_type, e.headers, e.payload,
            e.ordering_key, e.metadata, e.received_at, e.deliver_at, e.deliveries, e.size_bytes, e.payload_crc,
-           e.other_routes, e.tags
+           e.other_routes, e.tags, e.sealed_headers
     from unnest(:event_id, :event_account_id, :event_account_version, :event_keyed, :event_source_id, :event_type,
                 :event_idempotency_key, :event_content_type, :event_headers, :event_payload, :event_ordering_key,
                 :event_metadata, :event_received_at, :event_deliver_at, :event_deliveries, :event_size_bytes,
-                :event_payload_crc, :event_other_routes, :event_tags)
+                :event_payload_crc, :event_other_routes, :event_tags, :event_sealed_headers)
         as e (id, account_id, account_version, keyed, source_id, type, idempotency_key, content_type, headers,
               payload, ordering_key, metadata, received_at, deliver_at, deliveries, size_bytes, payload_crc,
-              other_routes, tags)
+              other_routes, tags, sealed_headers)
     join current on current.id = e.account_id and current.version = e.account_version
     where not e.keyed or e.id in (select event_id from keys)
     on conflict do nothing                                   -- the same batch again: its deliveries may have ended since

@@ -1,5 +1,5 @@
 /* posthaste:ingest */
--- As commit.sql, for the batches that most are: without keys, other routes, expansions and numbers. What is not in a statement need
+-- As commit.sql, for the batches that most are: without keys, other routes, expansions, numbers and seals. What is not in a statement need
 -- not be started: for a batch of one that is a third of it.
 with current as materialized (
     select a.id, a.version

@@ -5,7 +5,8 @@ with predecessor as (
     where proof = :proof
       and id < :id
 )
-insert into nodes (id, label, proof, version, role, address, master_keys, expires_at)
-values (:id, :label, :proof, :version, :role, :address, :master_keys, clock_timestamp() + :lease_us * interval '1 microsecond')
+insert into nodes (id, label, proof, version, role, address, master_keys, tables_version, expires_at)
+values (:id, :label, :proof, :version, :role, :address, :master_keys, :tables_version,
+        clock_timestamp() + :lease_us * interval '1 microsecond')
 on conflict (id) do update set expires_at = excluded.expires_at
 returning (extract(epoch from clock_timestamp()) * 1000000)::bigint as now

@@ -9,7 +9,7 @@ use super::{
     },
     documents::{document, route, taken},
 };
-use crate::{AccountChanges, Page, StoreError, damage};
+use crate::{AccountChanges, Page, StoreError, damage, seals::sealing_of};
 use domain::{
     account::{Account, AccountLimits},
     audit::AuditEntry,
@@ -139,11 +139,14 @@ pub(super) fn changes(
     account: AccountId,
     since: i64,
 ) -> Result<AccountChanges, Trouble> {
-    let (version, limits) =
+    let mut changes =
         bound!("select version, doc from accounts where id = :id and deleted_at is null", id: account)
-            .first(connection, |columns| Ok((columns.get()?, AccountLimits::of_document(columns.text()?))))?
+            .first(connection, |columns| {
+                let (version, doc) = (columns.get()?, columns.text()?);
+                let (limits, sealing) = (AccountLimits::of_document(doc), sealing_of(doc)?);
+                Ok(AccountChanges { version, limits, sealing, ..AccountChanges::default() })
+            })?
             .ok_or(StoreError::NotFound { what: "account" })?;
-    let mut changes = AccountChanges { version, limits, ..AccountChanges::default() };
     bound!(CHANGED_ROUTES, account_id: account, since: since).each(connection, |columns| {
         let (removed, id): (bool, _) = (columns.get()?, columns.id()?);
         match removed {

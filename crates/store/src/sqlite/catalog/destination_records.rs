@@ -44,6 +44,7 @@ pub(in crate::sqlite) fn get(
                 destination: Err(reason),
                 account_defaults: DeliverySettings::default(),
                 data_key: Sealed::default(),
+                encrypts: false,
                 overrides: Vec::new(),
                 gate: None,
             }))
@@ -67,6 +68,7 @@ fn whole(
         destination: Ok(Destination::read(columns)?),
         account_defaults: account.defaults,
         data_key: account.data_key,
+        encrypts: account.encrypt_payloads,
         overrides: bound!(OVERRIDES, destination_id: id).all(connection, route)?,
         gate: gates::kept(connection, id)?,
     })

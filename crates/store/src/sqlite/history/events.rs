@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     BackfillEvent, BackfillEvents, BackfillWalk, EventFilter, EventRecord, FanoutCounts, KeptPayload, Listed,
-    Page, PayloadSize, StoreError, other_routes, payload, tags,
+    Page, PayloadSize, SealedEvent, StoreError, StoredEvent, other_routes, payload, tags,
 };
 use bytes::Bytes;
 use domain::{
@@ -111,7 +111,10 @@ pub(super) fn list(
 
 pub(super) fn get(connection: &Connection, account: AccountId, id: EventId) -> Result<EventRecord, Trouble> {
     bound!(EVENT, id: id, account_id: account)
-        .first(connection, |columns| record(connection, columns, None))?
+        .first(connection, |columns| {
+            let record = record(connection, columns, None)?;
+            Ok(EventRecord { sealed_headers: columns.sealed()?, ..record })
+        })?
         .ok_or(StoreError::NotFound { what: "event" }.into())
 }
 
@@ -231,7 +234,7 @@ pub(super) fn kept_payload(
             let (content_type, size) = (columns.get()?, columns.count()? as usize);
             let (kept, crc) = (Bytes::copy_from_slice(columns.blob()?), columns.get()?);
             is_there(columns)?;
-            Ok(KeptPayload::new(content_type, size, kept, crc)?)
+            Ok(KeptPayload::new((id, columns.sealed()?), content_type, size, kept, crc)?)
         })?
         .ok_or(StoreError::NotFound { what: "event" }.into())
 }
@@ -248,12 +251,21 @@ pub(super) fn with_payload(
     connection: &Connection,
     account: AccountId,
     id: EventId,
-) -> Result<Event, Trouble> {
+) -> Result<StoredEvent, Trouble> {
     bound!(EVENT_PAYLOAD, id: id, account_id: account)
         .first(connection, |columns| {
             let event = columns.event()?;
-            let size = columns.count()? as usize;
-            Ok(Event { payload: payload::shown(columns.blob()?, size), ..event })
+            let (size, stored) = (columns.count()? as usize, columns.blob()?);
+            Ok(match columns.sealed()? {
+                None => {
+                    let payload = payload::shown(stored, size);
+                    StoredEvent::Plain(Arc::new(Event { payload, ..event }))
+                }
+                Some(headers) => {
+                    let payload = Bytes::copy_from_slice(stored);
+                    StoredEvent::Sealed(Box::new(SealedEvent::new(event, size, payload, headers)))
+                }
+            })
         })?
         .ok_or(StoreError::NotFound { what: "event" }.into())
 }
@@ -270,7 +282,7 @@ fn record(
     let event = Event { tags: tags::read(columns.optional_text()?), ..event };
     let payload_erased_at = columns.optional_time()?;
     let fanout = fanout(connection, event.id, total, at_most)?;
-    Ok(EventRecord { event, size_bytes, fanout, other_routes, payload_erased_at })
+    Ok(EventRecord { event, size_bytes, fanout, other_routes, payload_erased_at, sealed_headers: None })
 }
 
 /// `total` is null while an expansion makes them.

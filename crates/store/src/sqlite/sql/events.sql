@@ -1,5 +1,5 @@
 -- Whether a filter wants the event, and the event. A filter is a list, as JSON, or null: none; see wanted_delivery.sql.
--- With the payload, and its checksum, where it has no more than so many bytes: -1 for none. Followed by which.
+-- With the payload, and its checksum, where it is not sealed and has no more than so many bytes: -1 for none. Followed by which.
 select
   case
     when :source_ids is not null
@@ -27,6 +27,7 @@ select
   end,
   e.id, e.account_id, e.source_id, e.type, e.idempotency_key, e.content_type, e.ordering_key, e.received_at, e.deliver_at,
   e.headers, e.metadata, e.size_bytes, e.deliveries, e.other_routes, e.tags,
-  e.payload_erased_at, case when e.size_bytes <= :payload_bytes then e.payload end,
+  e.payload_erased_at,
+  case when e.size_bytes <= :payload_bytes and e.sealed_headers is null then e.payload end,
   case when e.size_bytes <= :payload_bytes then e.payload_crc end
 from events e

@@ -5,7 +5,7 @@
 #[path = "../../api/tests/v1/world.rs"]
 mod world;
 
-use api::{ApiService, ListenAddress, Pages};
+use api::{ApiService, ListenAddress, Pages, keys::KeyText};
 use axum::body::Body;
 use domain::{account::Scope, outcome::Outcome};
 use http::{Request, StatusCode, header};
@@ -50,8 +50,13 @@ impl Browser {
     }
 
     fn stranger(world: &World) -> Self {
+        Self::of_server(world, None)
+    }
+
+    /// Of a server that was started for development with this key.
+    fn of_server(world: &World, dev_key: Option<&str>) -> Self {
         let pages = Pages {
-            router: dashboard::router(),
+            router: dashboard::router(dev_key.and_then(KeyText::parse)),
             login: dashboard::login_page,
             set_up: dashboard::set_up_page,
             portal: dashboard::portal_page,
@@ -147,6 +152,20 @@ async fn every_page_is_there_before_anything_has_happened() {
     }
     let first = browser.get("/").await.text;
     assert!(first.contains("curl http://127.0.0.1:8080/v1/events"), "the quick start has the real address");
+}
+
+#[tokio::test]
+async fn the_quick_start_has_the_key_of_a_development_server_for_whoever_holds_it() {
+    let world = World::memory().await;
+    let other = world.key_with(&Scope::OF_ACCOUNT).await;
+    for (key, is_filled_in) in [(&world.key, true), (&other, false), (&world.foreign_key, false)] {
+        let mut browser = Browser::of_server(&world, Some(&world.key));
+        browser.comes_in("/ui/sign-in", json!({ "key": key })).await;
+        let page = browser.get("/").await.text;
+        assert!(page.contains("hello.world"), "it is the quick start");
+        assert_eq!(page.contains(&format!("Bearer {}", &*world.key)), is_filled_in);
+        assert_eq!(page.contains("Bearer $POSTHASTE_KEY"), !is_filled_in);
+    }
 }
 
 #[tokio::test]

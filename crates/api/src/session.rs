@@ -19,7 +19,7 @@ mod own;
 pub(crate) mod portal;
 mod transport;
 
-pub(crate) use doors::doors;
+pub(crate) use doors::{doors, nothing_there};
 pub use login::Pages;
 pub(crate) use transport::Transport;
 

@@ -81,3 +81,8 @@ pub fn set_up_page(token: &str, problem: Option<&str>) -> String {
 pub fn portal_page(token: &str, problem: Option<&str>) -> String {
     pages::login::portal(token, problem).into_string()
 }
+
+/// What a browser sees where there is no page, whoever is signed in.
+pub fn missing_page() -> String {
+    pages::login::missing().into_string()
+}

@@ -60,6 +60,7 @@ impl Browser {
             login: dashboard::login_page,
             set_up: dashboard::set_up_page,
             portal: dashboard::portal_page,
+            missing: dashboard::missing_page,
         };
         let service = ApiService::new(ListenAddress::Only, world.app.clone(), Some(pages));
         Self { service, cookie: String::new() }
@@ -276,6 +277,28 @@ async fn a_destination_shows_its_attempts_its_course_and_its_changes() {
         "changes are for who may see the audit log"
     );
     assert!(!page.contains("<use ") && page.contains("may not see events"));
+}
+
+#[tokio::test]
+async fn where_there_is_nothing_a_browser_gets_a_page_and_a_program_a_problem() {
+    let world = World::memory().await;
+    let browser = Browser::of(&world, &world.key).await;
+    let asks = async |path: &str, accepts: &str| {
+        let request = browser.request("GET", path).header("accept", accepts).body(Body::empty()).unwrap();
+        let (parts, body) = browser.service.clone().answer(request).await.into_parts();
+        assert_eq!(parts.status, 404, "{path}");
+        (parts.headers, String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap())
+    };
+    for path in ["/event", "/events/", "/destinations/new/"] {
+        let (headers, text) = asks(path, "text/html,*/*;q=0.8").await;
+        assert!(text.contains("There is no such page") && text.ends_with("</html>"), "{path}: {text}");
+        assert!(headers[header::CONTENT_SECURITY_POLICY].to_str().unwrap().contains("script-src 'self'"));
+    }
+    for (path, accepts) in
+        [("/event", "*/*"), ("/v1/nothing", "text/html,*/*"), ("/ui/v1/nothing", "text/html,*/*")]
+    {
+        assert!(asks(path, accepts).await.1.contains("\"code\":\"not_found\""), "{path}");
+    }
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ pub(super) fn pages(dev_key: Option<&str>) -> Pages {
         login: dashboard::login_page,
         set_up: dashboard::set_up_page,
         portal: dashboard::portal_page,
+        missing: dashboard::missing_page,
     }
 }
 

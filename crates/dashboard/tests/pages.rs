@@ -304,13 +304,15 @@ async fn where_there_is_nothing_a_browser_gets_a_page_and_a_program_a_problem() 
 #[tokio::test]
 async fn ids_lead_where_they_are_shown() {
     let world = World::memory().await;
-    let (destination, _) = world.routed_destination().await;
+    let (destination, route) = world.routed_destination().await;
     let event = world.publish("a", json!({})).await;
     let delivery = world.delivery_of(&event).await;
     let browser = Browser::of(&world, &world.key).await;
     for (path, to) in [
         (format!("/e/{event}"), format!("/events/{event}")),
         (format!("/events?q={event}"), format!("/events/{event}")),
+        (format!("/events?q=%20{event}%20"), format!("/events/{event}")),
+        (format!("/events?q={route}"), format!("/events?q=route%3A{route}")),
         (format!("/events?q={destination}"), format!("/destinations/{destination}")),
         (format!("/deliveries/{delivery}"), format!("/events/{event}#{delivery}")),
     ] {

@@ -21,7 +21,7 @@ use contract::{DeliveryQuery, DeliveryView, EventQuery, EventView};
 use domain::{
     account::Scope,
     delivery::Status,
-    id::{AccountId, DeliveryId, DestinationId, EventId, ReplayId},
+    id::{AccountId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
     limits,
     pattern::Pattern,
     time::Timestamp,
@@ -75,6 +75,7 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
 
 /// Where an id alone leads.
 fn jump(text: &str) -> Option<String> {
+    let text = text.trim();
     if text.parse::<EventId>().is_ok() {
         Some(format!("/events/{text}"))
     } else if text.parse::<DeliveryId>().is_ok() {
@@ -83,6 +84,10 @@ fn jump(text: &str) -> Option<String> {
         Some(format!("/destinations/{text}"))
     } else if text.parse::<ReplayId>().is_ok() {
         Some(format!("/replays/{text}"))
+    } else if text.parse::<SourceId>().is_ok() {
+        Some(link("/events", &[("q", Some(&format!("source:{text}")))]))
+    } else if text.parse::<RouteId>().is_ok() {
+        Some(link("/events", &[("q", Some(&format!("route:{text}")))]))
     } else {
         None
     }

@@ -8,6 +8,8 @@ import { why } from './why.js';
 /** Resolves to whether the answer was yes. */
 export function confirm(title, text, yes = 'Yes', more = null) {
   const dialog = $('#confirm');
+  // One question at a time.
+  if (dialog.open) return Promise.resolve(false);
   $('#confirm-title').textContent = title;
   $('#confirm-text').textContent = text || '';
   $('#confirm-more').replaceChildren(...(more ? [more] : []));
@@ -424,10 +426,15 @@ async function sessions() {
 }
 sessions();
 
-document.addEventListener('click', async event => {
-  const on = selector => event.target.closest?.(selector);
-  const button = on('button');
-  if (!button || button.getAttribute('aria-busy') === 'true') return;
+// Pressed twice is pressed once, until what it does is done.
+const underWay = new WeakSet();
+async function once(element, task) {
+  if (underWay.has(element)) return;
+  underWay.add(element);
+  try { await task(element); } finally { underWay.delete(element); }
+}
+
+async function pressed(button) {
   const { dataset } = button;
   if ('replaySelected' in dataset) {
     const ids = picked();
@@ -455,11 +462,15 @@ document.addEventListener('click', async event => {
     return answer.ok ? location.assign('/') : toast(problemText(answer.body), true);
   }
   if ('signOut' in dataset) { await call('/ui/sign-out'); return location.assign('/login'); }
+}
+document.addEventListener('click', event => {
+  const button = event.target.closest?.('button');
+  if (button) once(button, pressed);
 });
 document.addEventListener('submit', event => {
   const form = event.target;
-  if (form.matches('[data-form]')) { event.preventDefault(); send(form); }
-  if (form.matches('[data-try]')) { event.preventDefault(); attempt(form); }
+  if (form.matches('[data-form]')) { event.preventDefault(); once(form, send); }
+  if (form.matches('[data-try]')) { event.preventDefault(); once(form, attempt); }
 });
 
 // What the days that are typed will need.

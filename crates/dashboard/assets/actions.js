@@ -70,9 +70,9 @@ const span = seconds => seconds < 120 ? `${seconds} s` : seconds < 7200 ? `${Mat
 const number = value => Number(value).toLocaleString('en');
 const RATE = 100;
 /** How many there are, for which destinations, and how long it takes at which rate; then it begins. */
-async function replay(input) {
+async function replay(input, form = null) {
   const estimate = await call('/v1/replays', { body: { ...input, dry_run: true } });
-  if (!estimate.ok) return toast(problemText(estimate.body), true);
+  if (!estimate.ok) return form ? showProblems(form, estimate.body) : toast(problemText(estimate.body), true);
   const { matched, matched_exact, by_destination = [] } = estimate.body;
   if (!matched) return toast(input.events ? 'There is nothing to bring anywhere: every event has been where the routes lead.' : 'There is nothing to replay.');
   const names = await Promise.all(by_destination.slice(0, 10).map(each => destinationName(each.destination_id)));
@@ -245,6 +245,17 @@ function pairs(field, text) {
   return value;
 }
 
+function numberOf(field, text) {
+  if (Number.isFinite(Number(text))) return Number(text);
+  throw { field, text: `“${text}” is no number.` };
+}
+/** A day is its beginning; a time of the day is as it was typed. */
+function momentOf(field, text, example) {
+  if (/^\d{4}-\d\d-\d\d$/.test(text)) return `${text}T00:00:00Z`;
+  if (/^\d{4}-\d\d-\d\dT/.test(text)) return text;
+  throw { field, text: `Write ${example}.` };
+}
+
 /** The members of a form as the API takes them. Throws the field that does not read. */
 function members(form) {
   const body = {};
@@ -266,19 +277,20 @@ function members(form) {
     } else {
       // A password is what was typed, spaces and all.
       const text = field.type === 'password' ? field.value : field.value.trim();
+      if (!text && field.required) throw { field, text: 'Fill this in.' };
       if (type === 'pairs') value = pairs(field, text);
       else if (!text) {
         if (empty === 'null' || changes && empty !== 'leave') value = null; else continue;
       } else if (type === 'number') value = Number(text);
-      else if (type === 'numbers') value = text.split(/[\s,]+/).filter(Boolean).map(Number);
+      else if (type === 'numbers') value = text.split(/[\s,]+/).filter(Boolean).map(each => numberOf(field, each));
       else if (type === 'list') value = text.split(/[\s,]+/).filter(Boolean);
       else if (type === 'lines') value = text.split('\n').map(each => each.trim()).filter(Boolean);
       else if (type === 'until') {
         const span = /^(\d+)([smhdw])$/.exec(text);
-        value = span ? new Date(now() + span[1] * SECONDS[span[2]] * 1000).toISOString() : /^\d{4}-\d\d-\d\d$/.test(text) ? `${text}T00:00:00Z` : text;
+        value = span ? new Date(now() + span[1] * SECONDS[span[2]] * 1000).toISOString() : momentOf(field, text, '30d, or a day such as 2027-01-01');
       } else if (type === 'moment') {
         const ago = /^(\d+)([smhdw])$/.exec(text);
-        value = ago ? new Date(now() - ago[1] * SECONDS[ago[2]] * 1000).toISOString() : text;
+        value = ago ? new Date(now() - ago[1] * SECONDS[ago[2]] * 1000).toISOString() : text === 'now' ? new Date(now()).toISOString() : momentOf(field, text, '30m, 1h, 2d, or a day such as 2026-04-03');
       } else if (type === 'json') {
         try { value = JSON.parse(text); } catch (error) { throw { field, text: `This is not JSON: ${error.message}` }; }
       } else value = text;
@@ -331,8 +343,8 @@ export function typed(form) {
 async function send(form) {
   const body = typed(form);
   if (!body) return;
-  if (form.dataset.replayForm === 'backfill') return replay({ events: body.events || {}, match: 'now', ...(body.destination_ids && { destination_ids: body.destination_ids }), rate: body.rate });
-  if ('replayForm' in form.dataset) return replay({ filter: body.filter || {}, rate: body.rate });
+  if (form.dataset.replayForm === 'backfill') return replay({ events: body.events || {}, match: 'now', ...(body.destination_ids && { destination_ids: body.destination_ids }), rate: body.rate }, form);
+  if ('replayForm' in form.dataset) return replay({ filter: body.filter || {}, rate: body.rate }, form);
   const button = $('button[type=submit]', form);
   button?.setAttribute('aria-busy', 'true');
   const headers = form.dataset.version ? { 'if-match': `"${form.dataset.version}"` } : {};

@@ -424,6 +424,14 @@ async function attempt(form) {
 }
 
 // --- Sessions --------------------------------------------------------------------------------------------------------
+const BROWSERS = [['Firefox', /Firefox\/(\d+)/], ['Edge', /Edg\w*\/(\d+)/], ['Opera', /OPR\/(\d+)/], ['Chrome', /Chrome\/(\d+)/], ['Safari', /Version\/(\d+).* Safari\//]];
+const SYSTEMS = [['Windows', /Windows/], ['Android', /Android/], ['iOS', /iPhone|iPad/], ['macOS', /Mac OS X/], ['Linux', /Linux/]];
+/** What a browser calls itself, in short: `Firefox 140 on Linux`; one that is not known as it says. */
+function browserOf(text) {
+  const [name, version] = BROWSERS.map(([name, is]) => [name, is.exec(text)?.[1]]).find(([, version]) => version) || [];
+  const system = SYSTEMS.find(([, is]) => is.test(text))?.[0];
+  return name ? `${name} ${version}${system ? ` on ${system}` : ''}` : text;
+}
 async function sessions() {
   const place = $('[data-sessions]');
   if (!place) return;
@@ -431,7 +439,7 @@ async function sessions() {
   if (!answer.ok) return place.replaceChildren(make('p', { class: 'quiet' }, problemText(answer.body)));
   const rows = (answer.body.data || []).map(session => make('tr', {},
     make('td', {}, session.current ? make('strong', {}, 'this one') : session.client || '–'),
-    make('td', { class: 'wide' }, session.user_agent || ''),
+    make('td', { class: 'wide', title: session.user_agent || null }, browserOf(session.user_agent || '')),
     make('td', { class: 'num' }, make('time', { datetime: session.seen_at, 'data-relative': true }, '')),
     make('td', { class: 'act' }, session.current ? '' : make('button', { class: 'button small danger', type: 'button', 'data-action': `/ui/sessions/${session.id}`, 'data-method': 'DELETE', 'data-done': 'Ended', 'data-session': true }, 'End'))));
   place.replaceChildren(make('table', { class: 'list' }, make('tbody', {}, ...rows)));

@@ -365,7 +365,7 @@ async fn a_page_shows_what_the_key_may_see_and_names_what_it_lacks() {
         Browser::check(path, &browser.get(path).await);
     }
     let settings = browser.get("/settings").await.text;
-    assert!(settings.contains("may not manage keys") && !settings.contains("What was done"));
+    assert!(settings.contains("may not manage keys") && !settings.contains("Audit log"));
 }
 
 /// What no portal link opens.
@@ -406,7 +406,7 @@ async fn a_portal_shows_one_account_and_nothing_of_how_it_is_run() {
                 "Umbrella",
                 "shards",
                 "posthaste doctor",
-                "What was done",
+                "Audit log",
                 "POSTHASTE_KEY</code> (",
             ] {
                 assert!(!page.text.contains(never), "{path} shows {never}");

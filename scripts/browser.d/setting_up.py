@@ -442,7 +442,7 @@ def a_route_is_made_tried_changed_switched_and_deleted(world):
     tab.fill(it(f"{form} [name=event_types]"), f"{kind}.*")
     tab.fill(it(f"{form} [name=filter]"), '{"data": {"amount": {"$gte": 91}}}')
     tab.click(it(f"{form} [data-try-draft]"))
-    tab.shows(it(f"{form} [data-tried-draft] tr", f"/{kind}.paid.*not taken data.amount is 90, wanted ≥ 91/"))
+    tab.shows(it(f"{form} [data-tried-draft] tr", f"/{kind}.paid.*not taken: data.amount is 90, wanted ≥ 91/"))
     tab.fill(it(f"{form} [name=filter]"), '{"data": {"amount": {"$gte": 90}}}')
     tab.hides(it(f"{form} [data-tried-draft] tr"))
     tab.click(it(f"{form} [data-try-draft]"))

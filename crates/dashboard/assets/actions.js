@@ -1,5 +1,5 @@
 // Buttons and forms that call the API by the session, and show what it says.
-import { $, $$, call, make, problemText, refresh, sayThere, toast, now } from './dom.js';
+import { $, $$, call, inWords, make, problemText, refresh, sayThere, toast, now } from './dom.js';
 import { picked, showPicked } from './app.js';
 import { destinationName } from './names.js';
 import { why } from './why.js';
@@ -147,7 +147,7 @@ document.addEventListener('toggle', async event => {
     const body = each.body ?? `${each.body_base64 || ''} (base64)`;
     return make('li', {},
       make('p', {}, make('span', { class: 'status bad' }, `✕ ${each.reason.replaceAll('_', ' ')}`), ' ', make('time', { datetime: each.at, 'data-relative': true, class: 'quiet' }, ''), make('span', { class: 'quiet' }, ` · from ${each.client_address} · ${number(each.size_bytes)} bytes`)),
-      make('p', {}, each.detail),
+      make('p', {}, ...inWords(each.detail)),
       make('details', {}, make('summary', {}, 'The request'), make('pre', { class: 'box' }, `${headers}\n\n${body}${each.truncated ? '\n…' : ''}`)));
   });
   place.replaceChildren(make('ul', { class: 'refused' }, ...rows));
@@ -163,7 +163,7 @@ async function examine() {
   const rows = answer.body.findings.map(each => make('tr', {},
     make('td', {}, make('span', { class: `status ${tones[each.level] || 'bad'}` }, `${each.level === 'ok' ? '✓' : '!'} ${each.level}`)),
     make('td', {}, each.check.replaceAll('_', ' ')),
-    make('td', { class: 'wide' }, each.detail, each.fix ? make('div', { class: 'quiet' }, each.fix) : null)));
+    make('td', { class: 'wide' }, ...inWords(each.detail), each.fix ? make('div', { class: 'quiet' }, ...inWords(each.fix)) : null)));
   place.replaceChildren(make('table', { class: 'list' }, make('tbody', {}, ...rows)));
 }
 examine();

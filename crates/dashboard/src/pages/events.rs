@@ -73,7 +73,7 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
     })
 }
 
-/// Where an id alone leads.
+/// Where an id alone leads, pasted with what stood around it.
 fn jump(text: &str) -> Option<String> {
     let text = text.trim();
     if text.parse::<EventId>().is_ok() {
@@ -422,8 +422,8 @@ fn why(now: Timestamp, delivery: &DeliveryView) -> Markup {
     html! { @match (&delivery.reason, &delivery.waiting_for) {
         (Some(reason), _) => span.quiet.why { (reason.as_str().replace('_', " ")) },
         (None, Some(waiting)) => span.quiet.why title=(waiting.detail) {
-            (waiting.kind.as_str().replace('_', " "))
-            @if let Some(until) = waiting.until.filter(|until| *until > now) { " " (moment::countdown(now, until)) }
+            (status::waits(waiting.kind))
+            @if let Some(until) = waiting.until.filter(|until| *until > now) { " · " (moment::countdown(now, until)) }
         },
         (None, None) => (Markup::default()),
     } }

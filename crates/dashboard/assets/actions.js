@@ -352,6 +352,7 @@ async function send(form) {
   button?.removeAttribute('aria-busy');
   const place = $('[data-form-result]', form);
   if (!answer.ok && form.dataset.result === 'test') return place.replaceChildren(make('p', { class: 'problem' }, problemText(answer.body)));
+  if (answer.status === 412) return showProblems(form, { detail: 'Somebody has changed it since this page was loaded, and what you typed is not saved. Load the page anew to see it as it is now.' });
   if (!answer.ok) return showProblems(form, answer.body);
   switch (form.dataset.result) {
     case 'test': return place.replaceChildren(tested(answer.body));

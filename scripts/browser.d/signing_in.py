@@ -198,6 +198,7 @@ def an_operator_sees_what_is_sealed_by_which_key_and_seals_it_anew(world):
         tab.leaves(lambda: tab.click(it("#login-key button[type=submit]")))
         tab.open("/settings")
         tab.shows(it("#master-keys tr", "/k1.*No node starts without it/"))
+        tab.shows(it("[data-sessions] tr"))
         tab.click(it("#master-keys button", "Seal everything by k2"))
         tab.confirms("Deliveries go on")
         tab.toast("Everything is sealed by k2 now")

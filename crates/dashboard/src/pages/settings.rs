@@ -72,8 +72,9 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
         (users::panel(visit).await?)
         section.panel #sessions { h2 { "Sessions" } p.quiet { "Browsers that are signed in to this dashboard. One that is ended is out at its next request." } div data-sessions { p.quiet { "Loading…" } } }
         (nodes)
-        (of_installation(visit))
         @if visit.visitor.is_operator() { (of_master_keys()) }
+        // What the doctor finds comes last and is long: a button below it would jump away from who is about to press it.
+        (of_installation(visit))
         @if let Some(entries) = &audited { (of_audit(now, entries)) }
     };
     let actions = match account {

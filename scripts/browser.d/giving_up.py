@@ -101,7 +101,7 @@ def events_are_brought_to_a_destination_that_came_later(world):
     tab.leaves(lambda: tab.confirms("Make 3 deliveries"))
     for event in events:
         want(world.api.ended(event, to=destination)[0]["status"] == "delivered", "what came before the destination is delivered")
-    tab.shows(it("[data-key]", "/backfill/"))
+    tab.shows(it("[data-key]", "/Backfill/"))
 
 
 @trial()

@@ -292,6 +292,25 @@ def a_source_is_made_brings_events_in_and_goes(world):
     want(gone(world.api, f"/v1/sources/{source}"), "the API has it no more")
 
 
+@trial()
+def what_is_pressed_twice_is_done_once(world):
+    tab, name = world.page("/sources"), world.name("hasty")
+    open_new_source(tab)
+    form = "form[data-form='/v1/sources']"
+    tab.fill(it(f"{form} [name=name]"), name)
+    twice = lambda css: tab.run(f"(() => {{ const button = document.querySelector({json.dumps(css)}); button.click(); button.click(); }})()")
+    twice(f"{form} button[type=submit]")
+    tab.shows(it(f"{form} [data-form-result]", "/ingest/"))
+    made = [each["id"] for each in world.api.all("/v1/sources", limit=200) if each["name"] == name]
+    want(len(made) == 1, f"one source is made of two presses: {made}")
+    world.api.delete(f"/v1/sources/{made[0]}")
+    tab.open("/dead-letters")
+    twice("[data-replay]")
+    tab.shows(it("dialog#confirm[open]", "/Replay/"))
+    tab.press("Escape")
+    tab.hides(it("dialog#confirm[open]"))
+
+
 def send(url, body):
     asked = urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
     with urllib.request.urlopen(asked, timeout=20) as answer:
@@ -423,7 +442,7 @@ def a_route_is_made_tried_changed_switched_and_deleted(world):
     tab.fill(it(f"{form} [name=event_types]"), f"{kind}.*")
     tab.fill(it(f"{form} [name=filter]"), '{"data": {"amount": {"$gte": 91}}}')
     tab.click(it(f"{form} [data-try-draft]"))
-    tab.shows(it(f"{form} [data-tried-draft] tr", f"/{kind}.paid.*not taken data.amount is 90, wanted ≥ 91/"))
+    tab.shows(it(f"{form} [data-tried-draft] tr", f"/{kind}.paid.*not taken: data.amount is 90, wanted ≥ 91/"))
     tab.fill(it(f"{form} [name=filter]"), '{"data": {"amount": {"$gte": 90}}}')
     tab.hides(it(f"{form} [data-tried-draft] tr"))
     tab.click(it(f"{form} [data-try-draft]"))

@@ -5,7 +5,7 @@ import re
 
 from node import Api, Problem, Store, development, installation, line
 from tab import it, want
-from world import trial
+from world import NARROW, WIDE, trial
 
 
 def session_actions(api):
@@ -19,11 +19,18 @@ def the_link_of_a_start_signs_in_once(world):
         tab = world.tab(world.stranger(), origin=node.origin)
         tab.open(node.said["dashboard"])
         want(tab.path() == "/", "the link leads to the first page")
-        # Nothing has come yet: the quick start, with the address that works.
-        tab.shows(it("pre", f"curl {node.origin}/v1/events"))
+        # Nothing has come yet: the quick start, with the address and the key that work, on a phone as well.
+        line = it("pre", f"curl {node.origin}/v1/events")
+        tab.shows(line)
+        want(f"Bearer {node.said['api_key']}" in tab.text(line), "the line has the key")
+        for width in (NARROW, WIDE):
+            tab.look(world.look[0], width)
+            want(tab.run("document.documentElement.scrollWidth - innerWidth") <= 0, f"the quick start is wider than {width} pixels")
+        tab.look(*world.look)
         tab.click(it("button[data-action='/v1/events']"))
         tab.until("!find({css: \"button[data-action='/v1/events']\"})", "the page shows the first event by itself")
-        want(Api(node.origin, node.said["api_key"]).all("/v1/events"), "the event is there")
+        api = Api(node.origin, node.said["api_key"])
+        want(api.ended(api.all("/v1/events")[0]["id"])[0]["status"] == "delivered", "the event goes to the receiver that is built in")
         again = world.tab(world.stranger(), origin=node.origin)
         with again.allowing("401"):
             again.open(node.said["dashboard"])
@@ -191,6 +198,7 @@ def an_operator_sees_what_is_sealed_by_which_key_and_seals_it_anew(world):
         tab.leaves(lambda: tab.click(it("#login-key button[type=submit]")))
         tab.open("/settings")
         tab.shows(it("#master-keys tr", "/k1.*No node starts without it/"))
+        tab.shows(it("[data-sessions] tr"))
         tab.click(it("#master-keys button", "Seal everything by k2"))
         tab.confirms("Deliveries go on")
         tab.toast("Everything is sealed by k2 now")

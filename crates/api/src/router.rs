@@ -11,7 +11,14 @@ use crate::{
     session::{self, Pages},
     sources, stats, stream, users,
 };
-use axum::{Extension, Router, http::header, middleware, response::IntoResponse, routing};
+use axum::{
+    Extension, Router,
+    extract::{Request, State},
+    http::header,
+    middleware,
+    response::IntoResponse,
+    routing,
+};
 use bytes::Bytes;
 use contract::schema;
 use utoipa::{
@@ -47,10 +54,16 @@ pub(crate) fn router_at(address: ListenAddress, app: App, pages: Option<Pages>) 
         .route("/openapi.json", routing::get(openapi))
         .route("/docs/errors", routing::get(docs::errors));
     let router = match pages {
-        Some(pages) => router.merge(session::doors(&app, pages)),
-        None => router,
+        Some(pages) => {
+            let missing = pages.missing;
+            let nothing = async move |State(app): State<App>, request: Request| {
+                session::nothing_there(&app, missing, request)
+            };
+            router.merge(session::doors(&app, pages)).fallback(nothing)
+        }
+        None => router.fallback(async || ApiError::no_such("page")),
     };
-    router.fallback(async || ApiError::no_such("page")).framed(address, app)
+    router.framed(address, app)
 }
 
 /// What a node that only delivers answers: whether it is alive and ready, and how it does. A balancer that sends it anything

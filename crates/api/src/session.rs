@@ -19,7 +19,7 @@ mod own;
 pub(crate) mod portal;
 mod transport;
 
-pub(crate) use doors::doors;
+pub(crate) use doors::{doors, nothing_there};
 pub use login::Pages;
 pub(crate) use transport::Transport;
 
@@ -30,6 +30,7 @@ use crate::{
     cache::Cache,
     client_address::ClientAddress,
     error::ApiError,
+    keys::KeyText,
     place::Place,
     router::ListenAddress,
 };
@@ -135,6 +136,11 @@ impl Visitor {
     /// The name of the key, or of the user.
     pub fn key_name(&self) -> &str {
         self.known.name()
+    }
+
+    /// Whether it is this key that is signed in.
+    pub fn holds(&self, key: &KeyText) -> bool {
+        self.known.key().is_some_and(|known| known.lookup == key.parts().lookup())
     }
 
     pub fn session_id(&self) -> SessionId {

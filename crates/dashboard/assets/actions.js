@@ -1,5 +1,5 @@
 // Buttons and forms that call the API by the session, and show what it says.
-import { $, $$, call, make, problemText, refresh, sayThere, toast, now } from './dom.js';
+import { $, $$, call, inWords, make, problemText, refresh, sayThere, toast, now } from './dom.js';
 import { picked, showPicked } from './app.js';
 import { destinationName } from './names.js';
 import { why } from './why.js';
@@ -8,6 +8,8 @@ import { why } from './why.js';
 /** Resolves to whether the answer was yes. */
 export function confirm(title, text, yes = 'Yes', more = null) {
   const dialog = $('#confirm');
+  // One question at a time.
+  if (dialog.open) return Promise.resolve(false);
   $('#confirm-title').textContent = title;
   $('#confirm-text').textContent = text || '';
   $('#confirm-more').replaceChildren(...(more ? [more] : []));
@@ -68,9 +70,9 @@ const span = seconds => seconds < 120 ? `${seconds} s` : seconds < 7200 ? `${Mat
 const number = value => Number(value).toLocaleString('en');
 const RATE = 100;
 /** How many there are, for which destinations, and how long it takes at which rate; then it begins. */
-async function replay(input) {
+async function replay(input, form = null) {
   const estimate = await call('/v1/replays', { body: { ...input, dry_run: true } });
-  if (!estimate.ok) return toast(problemText(estimate.body), true);
+  if (!estimate.ok) return form ? showProblems(form, estimate.body) : toast(problemText(estimate.body), true);
   const { matched, matched_exact, by_destination = [] } = estimate.body;
   if (!matched) return toast(input.events ? 'There is nothing to bring anywhere: every event has been where the routes lead.' : 'There is nothing to replay.');
   const names = await Promise.all(by_destination.slice(0, 10).map(each => destinationName(each.destination_id)));
@@ -145,7 +147,7 @@ document.addEventListener('toggle', async event => {
     const body = each.body ?? `${each.body_base64 || ''} (base64)`;
     return make('li', {},
       make('p', {}, make('span', { class: 'status bad' }, `✕ ${each.reason.replaceAll('_', ' ')}`), ' ', make('time', { datetime: each.at, 'data-relative': true, class: 'quiet' }, ''), make('span', { class: 'quiet' }, ` · from ${each.client_address} · ${number(each.size_bytes)} bytes`)),
-      make('p', {}, each.detail),
+      make('p', {}, ...inWords(each.detail)),
       make('details', {}, make('summary', {}, 'The request'), make('pre', { class: 'box' }, `${headers}\n\n${body}${each.truncated ? '\n…' : ''}`)));
   });
   place.replaceChildren(make('ul', { class: 'refused' }, ...rows));
@@ -161,7 +163,7 @@ async function examine() {
   const rows = answer.body.findings.map(each => make('tr', {},
     make('td', {}, make('span', { class: `status ${tones[each.level] || 'bad'}` }, `${each.level === 'ok' ? '✓' : '!'} ${each.level}`)),
     make('td', {}, each.check.replaceAll('_', ' ')),
-    make('td', { class: 'wide' }, each.detail, each.fix ? make('div', { class: 'quiet' }, each.fix) : null)));
+    make('td', { class: 'wide' }, ...inWords(each.detail), each.fix ? make('div', { class: 'quiet' }, ...inWords(each.fix)) : null)));
   place.replaceChildren(make('table', { class: 'list' }, make('tbody', {}, ...rows)));
 }
 examine();
@@ -243,6 +245,17 @@ function pairs(field, text) {
   return value;
 }
 
+function numberOf(field, text) {
+  if (Number.isFinite(Number(text))) return Number(text);
+  throw { field, text: `“${text}” is no number.` };
+}
+/** A day is its beginning; a time of the day is as it was typed. */
+function momentOf(field, text, example) {
+  if (/^\d{4}-\d\d-\d\d$/.test(text)) return `${text}T00:00:00Z`;
+  if (/^\d{4}-\d\d-\d\dT/.test(text)) return text;
+  throw { field, text: `Write ${example}.` };
+}
+
 /** The members of a form as the API takes them. Throws the field that does not read. */
 function members(form) {
   const body = {};
@@ -264,19 +277,20 @@ function members(form) {
     } else {
       // A password is what was typed, spaces and all.
       const text = field.type === 'password' ? field.value : field.value.trim();
+      if (!text && field.required) throw { field, text: 'Fill this in.' };
       if (type === 'pairs') value = pairs(field, text);
       else if (!text) {
         if (empty === 'null' || changes && empty !== 'leave') value = null; else continue;
       } else if (type === 'number') value = Number(text);
-      else if (type === 'numbers') value = text.split(/[\s,]+/).filter(Boolean).map(Number);
+      else if (type === 'numbers') value = text.split(/[\s,]+/).filter(Boolean).map(each => numberOf(field, each));
       else if (type === 'list') value = text.split(/[\s,]+/).filter(Boolean);
       else if (type === 'lines') value = text.split('\n').map(each => each.trim()).filter(Boolean);
       else if (type === 'until') {
         const span = /^(\d+)([smhdw])$/.exec(text);
-        value = span ? new Date(now() + span[1] * SECONDS[span[2]] * 1000).toISOString() : /^\d{4}-\d\d-\d\d$/.test(text) ? `${text}T00:00:00Z` : text;
+        value = span ? new Date(now() + span[1] * SECONDS[span[2]] * 1000).toISOString() : momentOf(field, text, '30d, or a day such as 2027-01-01');
       } else if (type === 'moment') {
         const ago = /^(\d+)([smhdw])$/.exec(text);
-        value = ago ? new Date(now() - ago[1] * SECONDS[ago[2]] * 1000).toISOString() : text;
+        value = ago ? new Date(now() - ago[1] * SECONDS[ago[2]] * 1000).toISOString() : text === 'now' ? new Date(now()).toISOString() : momentOf(field, text, '30m, 1h, 2d, or a day such as 2026-04-03');
       } else if (type === 'json') {
         try { value = JSON.parse(text); } catch (error) { throw { field, text: `This is not JSON: ${error.message}` }; }
       } else value = text;
@@ -329,8 +343,8 @@ export function typed(form) {
 async function send(form) {
   const body = typed(form);
   if (!body) return;
-  if (form.dataset.replayForm === 'backfill') return replay({ events: body.events || {}, match: 'now', ...(body.destination_ids && { destination_ids: body.destination_ids }), rate: body.rate });
-  if ('replayForm' in form.dataset) return replay({ filter: body.filter || {}, rate: body.rate });
+  if (form.dataset.replayForm === 'backfill') return replay({ events: body.events || {}, match: 'now', ...(body.destination_ids && { destination_ids: body.destination_ids }), rate: body.rate }, form);
+  if ('replayForm' in form.dataset) return replay({ filter: body.filter || {}, rate: body.rate }, form);
   const button = $('button[type=submit]', form);
   button?.setAttribute('aria-busy', 'true');
   const headers = form.dataset.version ? { 'if-match': `"${form.dataset.version}"` } : {};
@@ -338,6 +352,7 @@ async function send(form) {
   button?.removeAttribute('aria-busy');
   const place = $('[data-form-result]', form);
   if (!answer.ok && form.dataset.result === 'test') return place.replaceChildren(make('p', { class: 'problem' }, problemText(answer.body)));
+  if (answer.status === 412) return showProblems(form, { detail: 'Somebody has changed it since this page was loaded, and what you typed is not saved. Load the page anew to see it as it is now.' });
   if (!answer.ok) return showProblems(form, answer.body);
   switch (form.dataset.result) {
     case 'test': return place.replaceChildren(tested(answer.body));
@@ -410,6 +425,14 @@ async function attempt(form) {
 }
 
 // --- Sessions --------------------------------------------------------------------------------------------------------
+const BROWSERS = [['Firefox', /Firefox\/(\d+)/], ['Edge', /Edg\w*\/(\d+)/], ['Opera', /OPR\/(\d+)/], ['Chrome', /Chrome\/(\d+)/], ['Safari', /Version\/(\d+).* Safari\//]];
+const SYSTEMS = [['Windows', /Windows/], ['Android', /Android/], ['iOS', /iPhone|iPad/], ['macOS', /Mac OS X/], ['Linux', /Linux/]];
+/** What a browser calls itself, in short: `Firefox 140 on Linux`; one that is not known as it says. */
+function browserOf(text) {
+  const [name, version] = BROWSERS.map(([name, is]) => [name, is.exec(text)?.[1]]).find(([, version]) => version) || [];
+  const system = SYSTEMS.find(([, is]) => is.test(text))?.[0];
+  return name ? `${name} ${version}${system ? ` on ${system}` : ''}` : text;
+}
 async function sessions() {
   const place = $('[data-sessions]');
   if (!place) return;
@@ -417,17 +440,22 @@ async function sessions() {
   if (!answer.ok) return place.replaceChildren(make('p', { class: 'quiet' }, problemText(answer.body)));
   const rows = (answer.body.data || []).map(session => make('tr', {},
     make('td', {}, session.current ? make('strong', {}, 'this one') : session.client || '–'),
-    make('td', { class: 'wide' }, session.user_agent || ''),
+    make('td', { class: 'wide', title: session.user_agent || null }, browserOf(session.user_agent || '')),
     make('td', { class: 'num' }, make('time', { datetime: session.seen_at, 'data-relative': true }, '')),
     make('td', { class: 'act' }, session.current ? '' : make('button', { class: 'button small danger', type: 'button', 'data-action': `/ui/sessions/${session.id}`, 'data-method': 'DELETE', 'data-done': 'Ended', 'data-session': true }, 'End'))));
   place.replaceChildren(make('table', { class: 'list' }, make('tbody', {}, ...rows)));
 }
 sessions();
 
-document.addEventListener('click', async event => {
-  const on = selector => event.target.closest?.(selector);
-  const button = on('button');
-  if (!button || button.getAttribute('aria-busy') === 'true') return;
+// Pressed twice is pressed once, until what it does is done.
+const underWay = new WeakSet();
+async function once(element, task) {
+  if (underWay.has(element)) return;
+  underWay.add(element);
+  try { await task(element); } finally { underWay.delete(element); }
+}
+
+async function pressed(button) {
   const { dataset } = button;
   if ('replaySelected' in dataset) {
     const ids = picked();
@@ -455,11 +483,15 @@ document.addEventListener('click', async event => {
     return answer.ok ? location.assign('/') : toast(problemText(answer.body), true);
   }
   if ('signOut' in dataset) { await call('/ui/sign-out'); return location.assign('/login'); }
+}
+document.addEventListener('click', event => {
+  const button = event.target.closest?.('button');
+  if (button) once(button, pressed);
 });
 document.addEventListener('submit', event => {
   const form = event.target;
-  if (form.matches('[data-form]')) { event.preventDefault(); send(form); }
-  if (form.matches('[data-try]')) { event.preventDefault(); attempt(form); }
+  if (form.matches('[data-form]')) { event.preventDefault(); once(form, send); }
+  if (form.matches('[data-try]')) { event.preventDefault(); once(form, attempt); }
 });
 
 // What the days that are typed will need.

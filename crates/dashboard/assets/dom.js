@@ -39,6 +39,9 @@ try {
   if (said && document.getElementById('toasts')) toast(said);
 } catch { /* no storage */ }
 
+/** A sentence of ours, in parts: what is in backticks is code. */
+export const inWords = text => text.split('`').map((part, place) => place % 2 ? make('code', {}, part) : part);
+
 /** A problem document as a sentence. */
 export function problemText(problem) {
   if (!problem || typeof problem !== 'object') return 'It did not work, and nothing said why.';

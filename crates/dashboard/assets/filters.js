@@ -8,6 +8,7 @@ import { why } from './why.js';
 const EVENTS = 10;
 const LOOKED_AT = 50;
 
+const because = reason => reason ? [': ', ...why(reason)] : [];
 const status = (good, said) => make('span', { class: good ? 'status good' : 'status quiet' }, said);
 const cell = (kind, ...children) => make('td', { class: kind }, ...children);
 const when = event => make('time', { datetime: event.received_at, 'data-relative': true }, '');
@@ -25,7 +26,7 @@ const complain = (place, text, kind = 'problem') => place.replaceChildren(make('
 function verdict(route) {
   const good = route.matches;
   const said = good ? route.delivers ? '✓ leads here' : '✓ matches, an older route delivers' : '✕ does not match';
-  return make('li', {}, status(good, said), ' ', ...why(route.why));
+  return make('li', {}, status(good, said), ...because(route.why));
 }
 
 async function tried(event, destination) {
@@ -68,7 +69,7 @@ async function tryDraft(button) {
   const others = await Promise.all(events.slice(1).map(event => call('/v1/routes/preview', { body: { event_id: event.id, draft } })));
   const said = [first, ...others].map(answer => answer.ok ? answer.body.draft : null);
   show(place, 'What it says', `${said.filter(each => each?.matches).length} of ${events.length} of the last events would be taken.`, events.map((event, at) =>
-    said[at] ? row(event, status(said[at].matches, said[at].matches ? '✓ taken' : '✕ not taken'), ' ', ...why(said[at].why)) : row(event, problemText([first, ...others][at].body))));
+    said[at] ? row(event, status(said[at].matches, said[at].matches ? '✓ taken' : '✕ not taken'), ...because(said[at].why)) : row(event, problemText([first, ...others][at].body))));
 }
 
 document.addEventListener('click', async event => {

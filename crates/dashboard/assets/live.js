@@ -23,7 +23,7 @@ function say(state, word, more = PAUSE) {
 
 function connect() {
   source = new EventSource(STREAM);
-  source.onopen = () => { failures = 0; say('live', 'Live'); if (lastRead) changed(); };
+  source.onopen = () => { failures = 0; countAnew(); say('live', 'Live'); if (lastRead) changed(); };
   source.onerror = () => {
     if (paused) return;
     say('cut', 'Cut off, reconnecting');
@@ -56,14 +56,20 @@ async function refused() {
 
 // The rate beside "Events", over ten seconds: counted by the second, so that a thousand cost no more than one.
 const seconds = Array(10).fill(0);
-let second = 0;
+let second = 0, countedSince = 0;
 function counted() {
   seconds[second] += 1;
 }
+function countAnew() {
+  seconds.fill(0);
+  countedSince = performance.now();
+}
 setInterval(() => {
   const events = seconds.reduce((sum, each) => sum + each);
+  const over = Math.min(seconds.length, (performance.now() - countedSince) / 1000);
+  const rate = events / over;
   const shown = $('[data-event-rate]');
-  if (shown) shown.textContent = events ? `${(events / 10).toFixed(events < 100 ? 1 : 0)}/s` : '';
+  if (shown && over >= 2) shown.textContent = events ? `${rate < 9.95 ? rate.toFixed(1) : Math.round(rate).toLocaleString('en')}/s` : '';
   second = (second + 1) % seconds.length;
   seconds[second] = 0;
 }, 1000);

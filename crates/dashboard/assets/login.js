@@ -4,6 +4,8 @@ for (const form of document.querySelectorAll('[data-sign-in]')) {
   form.addEventListener('submit', async event => {
     event.preventDefault();
     const button = form.querySelector('button');
+    // A link opens once: pressed twice, it would be said to be used up.
+    if (button.getAttribute('aria-busy') === 'true') return;
     button.setAttribute('aria-busy', 'true');
     const body = Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, name === 'password' ? value : value.trim()]));
     let said = 'The server was not reached.';

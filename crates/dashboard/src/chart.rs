@@ -8,6 +8,8 @@ use std::{fmt::Write as _, time::Duration};
 
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 100.0;
+/// How wide a value is drawn that has no neighbour.
+const DASH: f64 = 10.0;
 
 /// One line of a chart, or one layer of a stack.
 #[derive(Debug, Clone)]
@@ -337,13 +339,17 @@ fn stroke(values: &[Option<f64>], top: f64) -> String {
     let mut drawing = false;
     for (place, value) in values.iter().enumerate() {
         if let Some(value) = value {
-            let verb = if drawing { 'L' } else { 'M' };
-            let _ = write!(path, "{verb}{} {}", short(x(place, values.len())), short(y(*value, top)));
-            // A single value between gaps is a dot.
+            let (x, y) = (x(place, values.len()), y(*value, top));
+            // A single value between gaps is a dash: as a dot it would not be seen.
             let alone = !drawing && values.get(place + 1).is_none_or(Option::is_none);
-            if alone {
-                path.push_str("h0.01");
-            }
+            let _ = match (drawing, alone) {
+                (true, _) => write!(path, "L{} {}", short(x), short(y)),
+                (_, false) => write!(path, "M{} {}", short(x), short(y)),
+                (_, true) => {
+                    let from = (x - DASH / 2.0).clamp(0.0, WIDTH - DASH);
+                    write!(path, "M{} {}h{}", short(from), short(y), short(DASH))
+                }
+            };
         }
         drawing = value.is_some();
     }
@@ -391,9 +397,9 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_lifted_over_a_gap_and_a_value_alone_is_a_dot() {
+    fn a_line_is_lifted_over_a_gap_and_a_value_alone_is_a_dash() {
         let values = [Some(0.0), Some(5.0), None, Some(10.0)];
-        assert_eq!(stroke(&values, 10.0), "M0 100L200 50M600 0h0.01");
+        assert_eq!(stroke(&values, 10.0), "M0 100L200 50M590 0h10");
         assert_eq!(stroke(&[], 10.0), "");
     }
 

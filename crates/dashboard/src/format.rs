@@ -49,10 +49,11 @@ pub(crate) fn rate(count: u64, over: Duration) -> String {
     }
 }
 
-/// `38 ms`, `1.2 s`, `15 s`, `2 min`.
+/// `<1 ms`, `38 ms`, `1.2 s`, `15 s`, `2 min`.
 pub(crate) fn millis(millis: u64) -> String {
     match millis {
-        0..=999 => format!("{millis} ms"),
+        0 => "<1 ms".into(),
+        1..=999 => format!("{millis} ms"),
         1_000..=9_949 => format!("{:.1} s", millis as f64 / 1_000.0),
         9_950..=119_999 => format!("{} s", (millis + 500) / 1_000),
         _ => span(Duration::from_millis(millis)),
@@ -167,8 +168,8 @@ mod tests {
     #[test]
     fn spans_have_two_units_at_most() {
         assert_eq!(
-            [38, 1_200, 15_400, 119_999, 300_000].map(millis),
-            ["38 ms", "1.2 s", "15 s", "120 s", "5 min"]
+            [0, 38, 1_200, 15_400, 119_999, 300_000].map(millis),
+            ["<1 ms", "38 ms", "1.2 s", "15 s", "120 s", "5 min"]
         );
         let shown = [40, 119, 125, 3_599, 7_500, 86_400, 273_600].map(|s| span(Duration::from_secs(s)));
         assert_eq!(shown, ["40 s", "119 s", "2 min 5 s", "59 min", "2 h 5 min", "1 d", "3 d 4 h"]);

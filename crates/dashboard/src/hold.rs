@@ -51,7 +51,7 @@ pub(crate) fn banner(
     html! {
         div class={ "banner " (tone(hold.reason).class()) } role="status" {
             span.banner-head { (picture(hold.reason))
-                a href={ "/destinations/" (destination.id) } { (destination.name) } " is " (word(hold.reason)) }
+                span { a href={ "/destinations/" (destination.id) } { (destination.name) } " is " (word(hold.reason)) } }
             span.banner-text {
                 (hold.detail)
                 @if let Some(step) = hold.step.filter(|step| *step > 1) { " · " (step) " holds in a row" }

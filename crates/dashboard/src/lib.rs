@@ -27,12 +27,23 @@ mod timeline;
 mod visit;
 mod why;
 
-use api::App;
+use api::{App, keys::KeyText, session::Visitor};
 use axum::{Extension, Router, routing::get};
 use std::sync::Arc;
 
-/// Every page and every file they load, to be mounted beside the API.
-pub fn router() -> Router<App> {
+/// Shown to whoever is signed in with it.
+#[derive(Clone)]
+pub(crate) struct DevKey(Option<KeyText>);
+
+impl DevKey {
+    fn of(&self, visitor: &Visitor) -> Option<&KeyText> {
+        self.0.as_ref().filter(|key| visitor.holds(key))
+    }
+}
+
+/// Every page and every file they load, to be mounted beside the API. `dev_key` is the key of `serve --dev`, which lies open
+/// in a file beside the store: whoever is signed in with it finds it filled in.
+pub fn router(dev_key: Option<KeyText>) -> Router<App> {
     Router::new()
         .route("/", get(pages::overview::page))
         .route("/events", get(pages::events::page))
@@ -52,6 +63,7 @@ pub fn router() -> Router<App> {
         .route("/favicon.ico", get(assets::favicon))
         .route("/assets/{version}/{file}", get(assets::serve))
         .layer(Extension(Arc::<counts::CountCache>::default()))
+        .layer(Extension(DevKey(dev_key)))
 }
 
 /// What somebody sees who is not signed in. The session handlers of the api show it; `next` is the path to go on to,
@@ -68,4 +80,9 @@ pub fn set_up_page(token: &str, problem: Option<&str>) -> String {
 /// Where a portal link is opened, with its token, or what is wrong with it.
 pub fn portal_page(token: &str, problem: Option<&str>) -> String {
     pages::login::portal(token, problem).into_string()
+}
+
+/// What a browser sees where there is no page, whoever is signed in.
+pub fn missing_page() -> String {
+    pages::login::missing().into_string()
 }

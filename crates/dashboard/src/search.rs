@@ -210,7 +210,7 @@ fn deliveries(words: &[Word], first: &Word, now: Timestamp, names: &Names) -> Re
             "destination_id" => query.destination_id.extend(named(word, &names.destinations, "destination")?),
             "source_id" => query.source_id.extend(named(word, &names.sources, "source")?),
             "route_id" => query.route_id.extend(named(word, &names.routes, "route")?),
-            "http_status" => query.http_status.extend(parsed::<u16>(word)?),
+            "http_status" => query.http_status.extend(http_statuses(word)?),
             "replay_id" => query.replay_id.extend(parsed::<ReplayId>(word)?),
             "event_id" => query.event_id.extend(parsed::<EventId>(word)?),
             "since" => query.since = Some(moment(word, now)?),
@@ -250,6 +250,12 @@ fn unknown(word: &Word) -> Mistake {
 fn parsed<T: FromStr<Err: Display>>(word: &Word) -> Result<Vec<T>, Mistake> {
     let each =
         |value: &String| value.parse().map_err(|error: T::Err| mistake(&word.typed, error.to_string()));
+    word.values.iter().map(each).collect()
+}
+
+fn http_statuses(word: &Word) -> Result<Vec<u16>, Mistake> {
+    let each =
+        |value: &String| value.parse().map_err(|_| mistake(&word.typed, "expected a number such as 503"));
     word.values.iter().map(each).collect()
 }
 

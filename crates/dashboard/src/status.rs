@@ -2,7 +2,7 @@
 
 use crate::icon;
 use contract::{DestinationStatus, FanoutView, NodeStatus};
-use domain::{delivery::Status, outcome::Outcome, replay::ReplayStatus};
+use domain::{delivery::Status, lane::WaitKind, outcome::Outcome, replay::ReplayStatus};
 use maud::{Markup, html};
 
 /// What a colour says.
@@ -39,6 +39,22 @@ pub(crate) fn delivery(status: Status) -> Markup {
         Status::Delivered => shown(Tone::Good, icon::check(), "delivered"),
         Status::DeadLetter => shown(Tone::Bad, icon::cross(), "dead"),
         Status::Cancelled => shown(Tone::Quiet, icon::stop(), "cancelled"),
+    }
+}
+
+/// What a delivery waits for, beside its status.
+pub(crate) fn waits(kind: WaitKind) -> &'static str {
+    match kind {
+        WaitKind::Schedule => "next retry",
+        WaitKind::DeliverAt => "not before its time",
+        WaitKind::Concurrency => "no slot is free",
+        WaitKind::Capacity => "the node is full",
+        WaitKind::Rate => "rate limit",
+        WaitKind::Throttle => "throttled",
+        WaitKind::Breaker => "breaker open",
+        WaitKind::Order => "behind others",
+        WaitKind::Paused => "paused",
+        WaitKind::NoWorker => "no worker",
     }
 }
 

@@ -46,7 +46,8 @@ impl<'a> Timeline<'a> {
         html! {
             figure.chart.attempt-chart data-timeline {
                 figcaption {
-                    span.chart-title { "The last " (format::count(self.attempts.len() as u64, "attempt", "attempts")) ", by when they began and how long they took" }
+                    span.chart-title { @if self.attempts.len() == 1 { "The last attempt, by when it began and how long it took" }
+                        @else { "The last " (self.attempts.len()) " attempts, by when they began and how long they took" } }
                     span.legend aria-hidden="true" {
                         @for (tone, name) in [(Tone::Good, "succeeded"), (Tone::Warn, "throttled"), (Tone::Bad, "failed")] {
                             span.point-key class=(tone.class()) { svg { (shape(tone)) } (name) }

@@ -2,12 +2,13 @@
 //! see; nothing is read before the scope for it was asked for.
 
 use crate::{
+    DevKey,
     counts::{CountCache, Counts},
     frame::{self, Screen},
     page_error::PageError,
     params::Params,
 };
-use api::{App, session::Visitor};
+use api::{App, keys::KeyText, session::Visitor};
 use axum::{
     Extension,
     extract::FromRequestParts,
@@ -25,6 +26,8 @@ pub(crate) struct Visit {
     pub(crate) counts: Arc<Counts>,
     /// Path and query, to come back to.
     pub(crate) here: String,
+    /// The key of `serve --dev`, if it is signed in.
+    pub(crate) dev_key: Option<KeyText>,
     /// Where this very page was asked for, as a client would: `http://127.0.0.1:8080`.
     pub(crate) origin: String,
 }
@@ -107,12 +110,15 @@ impl FromRequestParts<App> for Visit {
             (Some(account), Ok(Extension(cache))) => cache.of(app, &visitor, account).await,
             _ => Arc::default(),
         };
+        let dev_key = Extension::<DevKey>::from_request_parts(parts, app).await.ok();
+        let dev_key = dev_key.and_then(|Extension(dev)| dev.of(&visitor).cloned());
         let here = parts.uri.path_and_query().map_or("/", |here| here.as_str()).to_owned();
         Ok(Self {
             app: app.clone(),
             params: Params::of(parts.uri.query()),
             counts,
             here,
+            dev_key,
             origin: origin(&parts.headers),
             visitor,
         })

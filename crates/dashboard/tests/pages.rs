@@ -5,7 +5,7 @@
 #[path = "../../api/tests/v1/world.rs"]
 mod world;
 
-use api::{ApiService, ListenAddress, Pages};
+use api::{ApiService, ListenAddress, Pages, keys::KeyText};
 use axum::body::Body;
 use domain::{account::Scope, outcome::Outcome};
 use http::{Request, StatusCode, header};
@@ -50,11 +50,17 @@ impl Browser {
     }
 
     fn stranger(world: &World) -> Self {
+        Self::of_server(world, None)
+    }
+
+    /// Of a server that was started for development with this key.
+    fn of_server(world: &World, dev_key: Option<&str>) -> Self {
         let pages = Pages {
-            router: dashboard::router(),
+            router: dashboard::router(dev_key.and_then(KeyText::parse)),
             login: dashboard::login_page,
             set_up: dashboard::set_up_page,
             portal: dashboard::portal_page,
+            missing: dashboard::missing_page,
         };
         let service = ApiService::new(ListenAddress::Only, world.app.clone(), Some(pages));
         Self { service, cookie: String::new() }
@@ -147,6 +153,20 @@ async fn every_page_is_there_before_anything_has_happened() {
     }
     let first = browser.get("/").await.text;
     assert!(first.contains("curl http://127.0.0.1:8080/v1/events"), "the quick start has the real address");
+}
+
+#[tokio::test]
+async fn the_quick_start_has_the_key_of_a_development_server_for_whoever_holds_it() {
+    let world = World::memory().await;
+    let other = world.key_with(&Scope::OF_ACCOUNT).await;
+    for (key, is_filled_in) in [(&world.key, true), (&other, false), (&world.foreign_key, false)] {
+        let mut browser = Browser::of_server(&world, Some(&world.key));
+        browser.comes_in("/ui/sign-in", json!({ "key": key })).await;
+        let page = browser.get("/").await.text;
+        assert!(page.contains("hello.world"), "it is the quick start");
+        assert_eq!(page.contains(&format!("Bearer {}", &*world.key)), is_filled_in);
+        assert_eq!(page.contains("Bearer $POSTHASTE_KEY"), !is_filled_in);
+    }
 }
 
 #[tokio::test]
@@ -260,15 +280,39 @@ async fn a_destination_shows_its_attempts_its_course_and_its_changes() {
 }
 
 #[tokio::test]
+async fn where_there_is_nothing_a_browser_gets_a_page_and_a_program_a_problem() {
+    let world = World::memory().await;
+    let browser = Browser::of(&world, &world.key).await;
+    let asks = async |path: &str, accepts: &str| {
+        let request = browser.request("GET", path).header("accept", accepts).body(Body::empty()).unwrap();
+        let (parts, body) = browser.service.clone().answer(request).await.into_parts();
+        assert_eq!(parts.status, 404, "{path}");
+        (parts.headers, String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap())
+    };
+    for path in ["/event", "/events/", "/destinations/new/"] {
+        let (headers, text) = asks(path, "text/html,*/*;q=0.8").await;
+        assert!(text.contains("There is no such page") && text.ends_with("</html>"), "{path}: {text}");
+        assert!(headers[header::CONTENT_SECURITY_POLICY].to_str().unwrap().contains("script-src 'self'"));
+    }
+    for (path, accepts) in
+        [("/event", "*/*"), ("/v1/nothing", "text/html,*/*"), ("/ui/v1/nothing", "text/html,*/*")]
+    {
+        assert!(asks(path, accepts).await.1.contains("\"code\":\"not_found\""), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn ids_lead_where_they_are_shown() {
     let world = World::memory().await;
-    let (destination, _) = world.routed_destination().await;
+    let (destination, route) = world.routed_destination().await;
     let event = world.publish("a", json!({})).await;
     let delivery = world.delivery_of(&event).await;
     let browser = Browser::of(&world, &world.key).await;
     for (path, to) in [
         (format!("/e/{event}"), format!("/events/{event}")),
         (format!("/events?q={event}"), format!("/events/{event}")),
+        (format!("/events?q=%20{event}%20"), format!("/events/{event}")),
+        (format!("/events?q={route}"), format!("/events?q=route%3A{route}")),
         (format!("/events?q={destination}"), format!("/destinations/{destination}")),
         (format!("/deliveries/{delivery}"), format!("/events/{event}#{delivery}")),
     ] {
@@ -321,7 +365,7 @@ async fn a_page_shows_what_the_key_may_see_and_names_what_it_lacks() {
         Browser::check(path, &browser.get(path).await);
     }
     let settings = browser.get("/settings").await.text;
-    assert!(settings.contains("may not manage keys") && !settings.contains("What was done"));
+    assert!(settings.contains("may not manage keys") && !settings.contains("Audit log"));
 }
 
 /// What no portal link opens.
@@ -362,7 +406,7 @@ async fn a_portal_shows_one_account_and_nothing_of_how_it_is_run() {
                 "Umbrella",
                 "shards",
                 "posthaste doctor",
-                "What was done",
+                "Audit log",
                 "POSTHASTE_KEY</code> (",
             ] {
                 assert!(!page.text.contains(never), "{path} shows {never}");

@@ -4,7 +4,7 @@ use super::{
     KnownSession, Transport, authenticate,
     begin::{Beginning, Entrant, begin, prepare},
     check_address, cookie,
-    headers::of_page,
+    headers::{of_page, on_page},
     kind_of,
     login::{self, Pages, PlainPages, link},
     origin, own, portal,
@@ -26,7 +26,7 @@ use axum::{
     Extension, Json, Router,
     extract::{FromRequest as _, Request, State},
     middleware,
-    response::{IntoResponse, Response},
+    response::{Html, IntoResponse, Response},
     routing,
 };
 use domain::{
@@ -36,7 +36,7 @@ use domain::{
     limits,
     session::{Holder, LinkPurpose, User, UserRole},
 };
-use http::{HeaderValue, StatusCode, header, request};
+use http::{HeaderValue, Method, StatusCode, header, request};
 use ingest::bounded_lookup;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;
@@ -45,7 +45,7 @@ use zeroize::Zeroizing;
 
 /// Every page, and the ways in and out of them.
 pub(crate) fn doors(app: &App, pages: Pages) -> Router<App> {
-    let Pages { router, login, set_up, portal: portal_page } = pages;
+    let Pages { router, login, set_up, portal: portal_page, missing: _ } = pages;
     let acts = Router::new()
         .route("/ui/sign-in", routing::post(sign_in))
         .route("/ui/sign-out", routing::post(sign_out))
@@ -63,6 +63,19 @@ pub(crate) fn doors(app: &App, pages: Pages) -> Router<App> {
         .route("/portal", routing::get(portal::page))
         .layer(Extension(PlainPages { login, set_up, portal: portal_page }))
         .layer(middleware::from_fn_with_state(app.clone(), of_page))
+}
+
+/// Where there is nothing: a page for a browser that asks for one, and for everybody else a problem.
+pub(crate) fn nothing_there(app: &App, missing: fn() -> String, request: Request) -> Response {
+    let (parts, _) = request.into_parts();
+    let accepts = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let is_of_api = ["/v1/", "/ui/", "/ingest/"].iter().any(|begin| parts.uri.path().starts_with(begin));
+    if is_of_api || parts.method != Method::GET || !accepts.is_some_and(|kinds| kinds.contains("text/html")) {
+        return ApiError::no_such("page").into_response();
+    }
+    let mut answer = (StatusCode::NOT_FOUND, Html(missing())).into_response();
+    on_page(answer.headers_mut(), Transport::of(app, &parts));
+    answer
 }
 
 #[derive(Deserialize)]

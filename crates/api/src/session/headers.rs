@@ -21,10 +21,13 @@ pub(crate) async fn of_page(State(app): State<App>, request: Request, next: Next
     let (parts, body) = request.into_parts();
     let transport = Transport::of(&app, &parts);
     let mut answer = next.run(Request::from_parts(parts, body)).await;
-    let headers = answer.headers_mut();
+    on_page(answer.headers_mut(), transport);
+    answer
+}
+
+pub(super) fn on_page(headers: &mut HeaderMap, transport: Transport) {
     put(headers, header::CONTENT_SECURITY_POLICY, PAGE);
     common(headers, transport);
-    answer
 }
 
 /// Of what is answered under `/ui/v1`.

@@ -31,6 +31,8 @@ pub struct Pages {
     pub set_up: fn(&str, Option<&str>) -> String,
     /// Where a portal link is opened, with its token, or what is wrong with it.
     pub portal: fn(&str, Option<&str>) -> String,
+    /// What a browser sees where there is no page.
+    pub missing: fn() -> String,
 }
 
 #[derive(Clone, Copy)]

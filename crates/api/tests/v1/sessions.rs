@@ -29,6 +29,7 @@ fn pages() -> Pages {
         login: |next, problem| format!("login to {next}: {}", problem.unwrap_or("nothing wrong")),
         set_up: |token, problem| format!("set up by {token}: {}", problem.unwrap_or("nothing wrong")),
         portal: |token, problem| format!("portal of {token}: {}", problem.unwrap_or("nothing wrong")),
+        missing: || "no such page".into(),
     }
 }
 

@@ -290,10 +290,13 @@ fn difference(entry: &AuditEntryView) -> Markup {
         Some(serde_json::Value::String(text)) => text.clone(),
         Some(value) => value.to_string(),
     };
+    // Before it there was nothing.
+    let is_new = entry.action.starts_with("create");
     html! {
         ul.difference {
             @for (member, change) in members.iter().take(MEMBERS) {
                 li { code { (member) } " " @match change.as_object() {
+                    Some(change) if is_new => (shown(change.get("to"))),
                     Some(change) => { (shown(change.get("from"))) " → " (shown(change.get("to"))) },
                     None => (shown(Some(change))),
                 } }

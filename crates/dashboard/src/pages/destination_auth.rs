@@ -8,25 +8,25 @@ use maud::{Markup, html};
 
 const KINDS: [(AuthKind, &str, &str); 7] = [
     (AuthKind::None, "none", "nothing"),
-    (AuthKind::Bearer, "bearer", "a bearer token"),
-    (AuthKind::Basic, "basic", "a user name and a password"),
+    (AuthKind::Bearer, "bearer", "bearer token"),
+    (AuthKind::Basic, "basic", "user name and password (Basic)"),
     (AuthKind::Headers, "headers", "headers with secret values"),
-    (AuthKind::Oauth2, "oauth2", "a token of OAuth 2.0"),
-    (AuthKind::Mtls, "mtls", "a client certificate"),
-    (AuthKind::AwsSigv4, "aws_sigv4", "a signature of AWS"),
+    (AuthKind::Oauth2, "oauth2", "OAuth 2.0, client credentials"),
+    (AuthKind::Mtls, "mtls", "client certificate (mTLS)"),
+    (AuthKind::AwsSigv4, "aws_sigv4", "AWS Signature Version 4"),
 ];
 
 /// Sent with the version it was read at, as all settings are.
 pub(crate) fn panel(visit: &Visit, destination: &DestinationView, version: i64) -> Markup {
     let auth = &destination.auth;
     if !visit.may(Scope::DestinationsWrite) {
-        return html! { p { "Sent as proof: " (said(auth)) "." } p.quiet { "You may look at this and not change it." } };
+        return html! { p { "Authentication: " (said(auth)) "." } p.quiet { "You may look at this and not change it." } };
     }
     let own = &destination.headers;
     html! {
         form.sheet data-form={ "/v1/destinations/" (destination.id) } data-method="PATCH" data-version=(version) data-done="Saved" {
             div.choice {
-                label { "Sent as proof"
+                label { "Authentication"
                     select name="auth.type" data-chooses { @for (kind, word, name) in KINDS { option value=(word) selected[kind == auth.kind] { (name) } } }
                 }
                 (bearer(auth)) (basic(auth)) (headers(auth)) (oauth2(auth)) (mtls(auth)) (aws(auth))
@@ -94,17 +94,17 @@ fn oauth2(auth: &AuthView) -> Markup {
     html! { fieldset data-for="oauth2" hidden[!is_chosen] disabled[!is_chosen] {
         label { "Token URL" input name="auth.token_url" type="url" spellcheck="false" value=[auth.token_url.as_deref()] placeholder="https://auth.example.com/oauth/token"; }
         div.fields {
-            label { "Client" input name="auth.client_id" autocomplete="off" spellcheck="false" autocapitalize="off" value=[auth.client_id.as_deref()]; }
-            label { "Secret" input name="auth.client_secret" type="password" autocomplete="off" data-empty="leave" placeholder=(kept(auth, AuthKind::Oauth2)); }
+            label { "Client id" input name="auth.client_id" autocomplete="off" spellcheck="false" autocapitalize="off" value=[auth.client_id.as_deref()]; }
+            label { "Client secret" input name="auth.client_secret" type="password" autocomplete="off" data-empty="leave" placeholder=(kept(auth, AuthKind::Oauth2)); }
         }
         div.fields {
             label { "Scope" input name="auth.scope" spellcheck="false" value=[auth.scope.as_deref()] placeholder="none"; }
             label { "Audience" input name="auth.audience" spellcheck="false" value=[auth.audience.as_deref()] placeholder="none"; }
         }
-        label { "The secret is shown"
+        label { "The secret is sent"
             select name="auth.client_auth" {
                 option value=(ClientAuth::Basic.as_str()) selected[!in_form] { "as Authorization: Basic" }
-                option value=(ClientAuth::Post.as_str()) selected[in_form] { "in the form" }
+                option value=(ClientAuth::Post.as_str()) selected[in_form] { "in the body of the request" }
             }
         }
         label { "Further parameters, one a line"

@@ -48,15 +48,20 @@ fn limits(destination: Option<&DestinationView>) -> Markup {
     let rate = destination.and_then(|it| it.rate_limit);
     html! {
         div.fields {
-            label { "Open at once" input type="number" name="max_concurrency" data-type="number" min="1" max="1000" value=[concurrency] placeholder=[destination.map(|it| it.max_concurrency)];
+            label { "Requests at once" input type="number" name="max_concurrency" data-type="number" min="1" max="1000" value=[concurrency] placeholder=(placeholder(destination.map(|it| it.max_concurrency)));
                 @if let Some(it) = destination { span.hint { (from(it.settings_from.max_concurrency, it.max_concurrency)) } } }
-            label { "Timeout, seconds" input type="number" name="timeout_seconds" data-type="number" min="1" max="30" value=[timeout] placeholder=[destination.map(|it| it.timeout_seconds)];
+            label { "Timeout, in seconds" input type="number" name="timeout_seconds" data-type="number" min="1" max="30" value=[timeout] placeholder=(placeholder(destination.map(|it| it.timeout_seconds)));
                 @if let Some(it) = destination { span.hint { (from(it.settings_from.timeout_seconds, it.timeout_seconds)) } } }
-            label { "Requests" input type="number" name="rate_limit.requests" data-type="number" min="1" value=[rate.map(|rate| rate.requests)] placeholder="no limit"; }
-            label { "in seconds" input type="number" name="rate_limit.per_seconds" data-type="number" min="1" value=[rate.map(|rate| rate.per_seconds)] placeholder="1"; }
+            label { "Rate limit: requests" input type="number" name="rate_limit.requests" data-type="number" min="1" value=[rate.map(|rate| rate.requests)] placeholder="no limit"; }
+            label { "in so many seconds" input type="number" name="rate_limit.per_seconds" data-type="number" min="1" value=[rate.map(|rate| rate.per_seconds)] placeholder="1"; }
         }
         (guide(destination.is_none()))
     }
+}
+
+/// What holds if nothing is typed; nobody knows it yet of a new one.
+fn placeholder(known: Option<impl std::fmt::Display>) -> String {
+    known.map_or_else(|| "the default".into(), |value| value.to_string())
 }
 
 /// Whom a limit is for, how many requests open at once it takes, and after how many seconds it is given up.
@@ -73,18 +78,18 @@ const GUIDE: [(&str, &str, u32, u64); 7] = [
 fn guide(open: bool) -> Markup {
     html! {
         details.guide open[open] {
-            summary { "Which limits?" }
+            summary { "Which limits to choose?" }
             table.list {
-                thead { tr { th scope="col" { "The receiver" } th scope="col" { "Open at once" } th scope="col" { "Timeout" } th scope="col" { span.sr { "Take it" } } } }
+                thead { tr { th scope="col" { "The receiver" } th scope="col" { "At once" } th scope="col" { "Timeout" } th scope="col" { span.sr { "Take it" } } } }
                 tbody { @for (whom, many, concurrency, timeout) in GUIDE { tr {
                     td.wide { (whom) } td { (many) } td { (timeout) " s" }
                     td.act { button.button.small type="button" data-fill=(format!("{{\"max_concurrency\":{concurrency},\"timeout_seconds\":{timeout}}}")) { "Take " (concurrency) } }
                 } } }
             }
             ul {
-                li { "Start low, and raise it while latency stays flat. What gets through is at most open at once ÷ latency: 5 at 200 ms are 25 a second." }
+                li { "Start low, and raise it while latency stays flat. What gets through is at most requests at once ÷ latency: 5 at 200 ms are 25 a second." }
                 li { "A rate is for receivers that say so in their terms (60 a minute: 60 in 60 seconds). One that answers 429 with " code { "Retry-After" } " is obeyed without it." }
-                li { "1 open at once is one after the other, and not in order: for that there is " strong { "Order" } "." }
+                li { "1 at once is one after the other, and not in order: for that there is " strong { "Order" } "." }
             }
         }
     }
@@ -108,7 +113,7 @@ pub(crate) fn edit(visit: &Visit, destination: &DestinationView, version: i64) -
             fieldset disabled[!may] {
                 div.fields {
                     label { "Name" input name="name" required maxlength="200" value=(destination.name); }
-                    label { "uid" input name="uid" maxlength="200" value=[destination.uid.as_deref()] data-empty="null"; }
+                    label { "Your own id (uid)" input name="uid" maxlength="200" value=[destination.uid.as_deref()] data-empty="null" placeholder="none"; }
                     label.grow { "URL" input name="url" type="url" required maxlength="2048" value=(destination.url); }
                 }
                 (limits(Some(destination)))
@@ -141,11 +146,11 @@ fn retries(destination: &DestinationView) -> Markup {
     let expires = policy.expire_after.as_secs();
     html! {
         div.fields {
-            label.grow { "Retry after, seconds"
+            label.grow { "Retry after so many seconds"
                 input name="retry_policy.schedule_seconds" data-type="numbers" data-ruler="retry-ruler" value=[own(levels.schedule_seconds).then_some(&schedule)] placeholder=(schedule);
                 span.hint { (from(levels.schedule_seconds, format::count(policy.schedule.len() as u64, "retry", "retries"))) }
             }
-            label { "Give up after, seconds"
+            label { "Give up after, in seconds"
                 input type="number" name="retry_policy.expire_after_seconds" data-type="number" min="1" value=[own(levels.expire_after_seconds).then_some(expires)] placeholder=(expires);
                 span.hint { (from(levels.expire_after_seconds, format::span(policy.expire_after))) }
             }

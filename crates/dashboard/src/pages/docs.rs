@@ -1,7 +1,7 @@
 //! The API, from our own OpenAPI document: what there is, one operation at a time, and a form to try it by the session.
 
 use crate::{
-    command_line,
+    command_line, format,
     frame::Screen,
     name,
     page_error::PageError,
@@ -105,8 +105,8 @@ fn one(visit: &Visit, operation: &Operation<'_>) -> Markup {
         .get("requestBody")
         .map(resolved)
         .and_then(|body| body["content"].as_object()?.values().next()?.get("schema"));
-    let example =
-        body.map(|schema| serde_json::to_string_pretty(&made_up(schema, DEPTH)).unwrap_or_default());
+    let example = body.map(|schema| serde_json::to_string_pretty(&needed(schema, DEPTH)).unwrap_or_default());
+    let members = body.map(members).unwrap_or_default();
     let curl = curl(visit, operation, example.as_deref());
     let by_session = operation.path.starts_with("/v1/") && operation.path != "/v1/stream";
     // The summary is the beginning of the description.
@@ -133,7 +133,16 @@ fn one(visit: &Visit, operation: &Operation<'_>) -> Markup {
             }
             @if let Some(example) = &example {
                 h3 { "Body" }
-                textarea name="body" data-in="body" rows="8" spellcheck="false" aria-label="Body" { (example) }
+                textarea name="body" data-in="body" rows=(example.lines().count().clamp(3, 16)) spellcheck="false" aria-label="Body" { (example) }
+                @if !members.is_empty() {
+                    details {
+                        summary { "What it may have: " (format::count(members.len() as u64, "member", "members")) }
+                        table.list.params { tbody { @for member in &members { tr {
+                            td { code { (member.name) } @if member.required { span.bad { " *" } } div.quiet { (kind_word(member.schema)) } }
+                            td.wide { (in_words(member.description())) }
+                        } } } }
+                    }
+                }
             }
             @if by_session {
                 button.button.primary type="submit" { "Try it" }
@@ -178,6 +187,60 @@ fn resolved(value: &Value) -> &Value {
         }
     }
     value
+}
+
+/// A member of what a request may have in its body.
+struct Member<'a> {
+    name: &'a str,
+    schema: &'a Value,
+    required: bool,
+}
+
+impl<'a> Member<'a> {
+    fn description(&self) -> &'a str {
+        let said = |value: &'a Value| value["description"].as_str();
+        let several = self.schema["oneOf"].as_array().into_iter().flatten();
+        let of_one = several.filter_map(|one| said(one).or_else(|| said(resolved(one)))).next();
+        said(self.schema).or(of_one).or_else(|| said(resolved(self.schema))).unwrap_or_default()
+    }
+}
+
+/// Of every shape that a body may have, each once; what is needed comes first.
+fn members(schema: &Value) -> Vec<Member<'_>> {
+    let schema = resolved(schema);
+    let several = ["oneOf", "anyOf"].into_iter().find_map(|several| schema[several].as_array());
+    let shapes = several.map_or_else(|| vec![schema], |shapes| shapes.iter().map(resolved).collect());
+    let mut members: Vec<Member<'_>> = Vec::new();
+    for shape in shapes {
+        for (name, schema) in shape["properties"].as_object().into_iter().flatten() {
+            if members.iter().all(|known| known.name != name) {
+                members.push(Member { name, schema, required: is_required(shape, name) });
+            }
+        }
+    }
+    members.sort_by_key(|member| !member.required);
+    members
+}
+
+fn is_required(schema: &Value, member: &str) -> bool {
+    schema["required"].as_array().is_some_and(|required| required.iter().any(|name| name == member))
+}
+
+/// The least that a body must have: whoever tries it as it stands changes nothing else.
+fn needed(schema: &Value, depth: usize) -> Value {
+    let schema = resolved(schema);
+    let said = ["example", "default", "const"].iter().any(|said| !schema[*said].is_null());
+    if said || depth == 0 {
+        return made_up(schema, depth);
+    }
+    for several in ["oneOf", "anyOf"] {
+        if let Some(first) = schema[several].get(0) {
+            return needed(first, depth - 1);
+        }
+    }
+    let Some(properties) = schema["properties"].as_object() else { return made_up(schema, depth) };
+    let required = properties.iter().filter(|(name, _)| is_required(schema, name));
+    required.map(|(name, member)| (name.clone(), needed(member, depth - 1))).collect::<Map<_, _>>().into()
 }
 
 /// A value as the schema has it, made up as far as it says nothing itself.
@@ -237,10 +300,18 @@ fn kind_word(schema: &Value) -> String {
     if let Some(name) = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next()) {
         return name.to_owned();
     }
+    if let Some(one) = schema["oneOf"].as_array().into_iter().flatten().find(|one| one["type"] != "null") {
+        return kind_word(one);
+    }
     match &schema["type"] {
         Value::String(kind) if kind == "array" => format!("list of {}", kind_word(&schema["items"])),
         Value::String(kind) => kind.clone(),
-        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
+        Value::Array(kinds) => kinds
+            .iter()
+            .filter_map(Value::as_str)
+            .filter(|kind| *kind != "null")
+            .collect::<Vec<_>>()
+            .join(" or "),
         _ => "value".to_owned(),
     }
 }
@@ -289,6 +360,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_body_to_try_has_what_is_needed_and_nothing_that_changes_more() {
+        let body = |id: &str| {
+            let operations = operations();
+            let operation = operations.iter().find(|operation| operation.id() == id).unwrap();
+            let content = resolved(&operation.said["requestBody"])["content"].as_object().unwrap();
+            let schema = content["application/json"]["schema"].clone();
+            let names: Vec<String> = members(&schema).iter().map(|member| member.name.to_owned()).collect();
+            (needed(&schema, DEPTH), names)
+        };
+        let (made, names) = body("create_destination");
+        assert_eq!(made.as_object().unwrap().keys().collect::<Vec<_>>(), ["name", "url"]);
+        assert_eq!(names[..2], ["name", "url"]);
+        assert!(names.contains(&"max_concurrency".to_owned()));
+        assert_eq!(body("update_destination").0, serde_json::json!({}));
+        assert!(body("publish").0["type"].is_string());
     }
 
     #[test]

@@ -28,7 +28,10 @@ use domain::{
 use futures_util::FutureExt;
 use maud::{Markup, html};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// Deliveries whose attempts are shown with the event; the others have their status here and their own page.
 const LANES: usize = 20;
@@ -266,7 +269,7 @@ fn one_attempt(shown: &Shown, created_at: Timestamp, attempt: &AttemptView) -> M
                 span.num { (format::millis(attempt.duration_ms)) }
                 @if attempt.late { span.quiet { "late: it changed nothing" } }
                 span.grow {}
-                span.quiet title=(format::exact(attempt.started_at)) { "+" (format::span(attempt.started_at.since(created_at))) }
+                span.quiet title=(format::exact(attempt.started_at)) { (after(attempt.started_at.since(created_at))) }
             }
             (waterfall(attempt))
             @if let Some(error) = &attempt.error { @if !error.message.is_empty() { p.attempt-error { (error.message) } } }
@@ -294,6 +297,14 @@ fn one_attempt(shown: &Shown, created_at: Timestamp, attempt: &AttemptView) -> M
                 }
             }
         }
+    }
+}
+
+/// How long after its delivery was made an attempt began: `+2 ms`, `+1.2 s`, `+5 min`.
+fn after(passed: Duration) -> String {
+    match passed.as_millis() as u64 {
+        0 => "at once".into(),
+        millis => format!("+{}", format::millis(millis)),
     }
 }
 

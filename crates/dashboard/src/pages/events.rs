@@ -21,7 +21,7 @@ use contract::{DeliveryQuery, DeliveryView, EventQuery, EventView};
 use domain::{
     account::Scope,
     delivery::Status,
-    id::{AccountId, DeliveryId, DestinationId, EventId, ReplayId},
+    id::{AccountId, DeliveryId, DestinationId, EventId, ReplayId, RouteId, SourceId},
     limits,
     pattern::Pattern,
     time::Timestamp,
@@ -73,8 +73,9 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
     })
 }
 
-/// Where an id alone leads.
+/// Where an id alone leads, pasted with what stood around it.
 fn jump(text: &str) -> Option<String> {
+    let text = text.trim();
     if text.parse::<EventId>().is_ok() {
         Some(format!("/events/{text}"))
     } else if text.parse::<DeliveryId>().is_ok() {
@@ -83,6 +84,10 @@ fn jump(text: &str) -> Option<String> {
         Some(format!("/destinations/{text}"))
     } else if text.parse::<ReplayId>().is_ok() {
         Some(format!("/replays/{text}"))
+    } else if text.parse::<SourceId>().is_ok() {
+        Some(link("/events", &[("q", Some(&format!("source:{text}")))]))
+    } else if text.parse::<RouteId>().is_ok() {
+        Some(link("/events", &[("q", Some(&format!("route:{text}")))]))
     } else {
         None
     }
@@ -417,8 +422,8 @@ fn why(now: Timestamp, delivery: &DeliveryView) -> Markup {
     html! { @match (&delivery.reason, &delivery.waiting_for) {
         (Some(reason), _) => span.quiet.why { (reason.as_str().replace('_', " ")) },
         (None, Some(waiting)) => span.quiet.why title=(waiting.detail) {
-            (waiting.kind.as_str().replace('_', " "))
-            @if let Some(until) = waiting.until.filter(|until| *until > now) { " " (moment::countdown(now, until)) }
+            (status::waits(waiting.kind))
+            @if let Some(until) = waiting.until.filter(|until| *until > now) { " · " (moment::countdown(now, until)) }
         },
         (None, None) => (Markup::default()),
     } }

@@ -51,6 +51,15 @@ pub(crate) fn portal(token: &str, problem: Option<&str>) -> Markup {
     door("Your webhooks", "Your webhooks", problem, &way)
 }
 
+/// Where there is nothing, for whoever it is.
+pub(crate) fn missing() -> Markup {
+    let way = html! {
+        p.hint { "The address may have been mistyped, or shortened on its way here." }
+        p { a.button href="/" { "Overview" } }
+    };
+    door("Not found", "There is no such page", None, &way)
+}
+
 /// The page of somebody who is not in yet, with the ways in and what was wrong with the one that was taken.
 fn door(title: &str, heading: &str, problem: Option<&str>, ways: &Markup) -> Markup {
     html! {

@@ -16,7 +16,7 @@ use axum::response::Response;
 use contract::{
     DeadLetterGroupView, DestinationView, NodeView, SeriesPointView, SeriesTotalsView, SeriesView,
 };
-use domain::{account::Scope, id::AccountId, limits, time::Timestamp};
+use domain::{account::Scope, id::AccountId, limits, member::Role, time::Timestamp};
 use futures_util::future::try_join4;
 use maud::{Markup, html};
 use std::{cmp::Reverse, time::Duration};
@@ -342,6 +342,14 @@ pub(crate) async fn nodes(visit: &Visit) -> Result<Markup, PageError> {
     Ok(nodes_strip(visit.now(), &read::nodes(&visit.app).await?))
 }
 
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::All => "listens and delivers",
+        Role::Api => "listens",
+        Role::Worker => "delivers",
+    }
+}
+
 fn nodes_strip(now: Timestamp, nodes: &[NodeView]) -> Markup {
     html! {
         section.panel {
@@ -349,7 +357,7 @@ fn nodes_strip(now: Timestamp, nodes: &[NodeView]) -> Markup {
             ul.nodes { @for node in nodes {
                 li {
                     (status::node(node.status)) strong { (node.name) }
-                    span.quiet { (node.role.as_str()) " · " (node.version) " · " (node.shards) " of 1,024 shards · up " (moment::for_how_long(now, node.joined_at)) }
+                    span.quiet { (role(node.role)) " · version " (node.version) " · " (format::number(node.shards.into())) " of 1,024 shards · up " (moment::for_how_long(now, node.joined_at)) }
                 }
             } }
         }

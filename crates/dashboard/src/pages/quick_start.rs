@@ -1,6 +1,7 @@
 //! What stands on the first screen until the first event has come: the next command, with the address filled in.
 
-use crate::{name, visit::Visit};
+use crate::{icon, name, visit::Visit};
+use api::keys::KeyText;
 use domain::account::Scope;
 use maud::{Markup, html};
 
@@ -9,8 +10,9 @@ pub(crate) fn body(visit: &Visit, destinations: usize) -> Markup {
         return of_portal(visit, destinations);
     }
     let origin = &visit.origin;
+    let key = visit.dev_key.as_ref().map_or("$POSTHASTE_KEY", KeyText::expose);
     let publish = format!(
-        "curl {origin}/v1/events \\\n  -H \"authorization: Bearer $POSTHASTE_KEY\" \\\n  -H \"content-type: application/json\" \\\n  -d '{{\"type\": \"invoice.paid\", \"data\": {{\"id\": \"in_1\", \"amount\": 1299}}}}'"
+        "curl {origin}/v1/events \\\n  -H \"authorization: Bearer {key}\" \\\n  -H \"content-type: application/json\" \\\n  -d '{{\"type\": \"hello.world\", \"data\": {{\"hello\": \"world\"}}}}'"
     );
     html! {
         section.quick {
@@ -18,8 +20,8 @@ pub(crate) fn body(visit: &Visit, destinations: usize) -> Markup {
             ol.steps {
                 li data-done[destinations > 0] {
                     h2 { "Somewhere to deliver to" }
-                    @if destinations > 0 { p.good { "You have " (destinations) " already." } }
-                    p { "A receiver that prints what it gets, on this machine:" }
+                    @if destinations > 0 { p.all-well { (icon::check()) "There is a destination already." } }
+                    p { @if destinations > 0 { "Or a receiver" } @else { "A receiver" } " that prints what it gets, on this machine:" }
                     (name::command("posthaste listen"))
                     @if visit.may(Scope::DestinationsWrite) {
                         p { a.button href="/destinations/new" { "Add a destination" } " with the URL it prints, or one of yours. The form makes the route to it as well." }
@@ -27,13 +29,16 @@ pub(crate) fn body(visit: &Visit, destinations: usize) -> Markup {
                 }
                 li {
                     h2 { "An event" }
-                    p { "With your key in " code { "POSTHASTE_KEY" } " (" code { "serve --dev" } " printed one, and "
-                        a href="/settings#keys" { "Settings" } " makes more):" }
+                    @if visit.dev_key.is_some() {
+                        p { "In a terminal, with the key of this development server:" }
+                    } @else {
+                        p { "With your key in " code { "POSTHASTE_KEY" } " (" a href="/settings#keys" { "Settings" } " makes keys):" }
+                    }
                     (name::command(&publish))
                     @if visit.may(Scope::IngestWrite) {
                         p { "Or let this page send it: "
                             button.button.primary type="button" data-action="/v1/events"
-                                data-body="{\"type\":\"invoice.paid\",\"data\":{\"id\":\"in_1\",\"amount\":1299}}" data-done="The event is in" { "Send an event" } }
+                                data-body="{\"type\":\"hello.world\",\"data\":{\"hello\":\"world\"}}" data-done="The event is in" { "Send an event" } }
                     }
                 }
                 li {

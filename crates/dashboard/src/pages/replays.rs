@@ -16,6 +16,7 @@ use axum::{extract::Path, response::Response};
 use contract::{DeliveryQuery, DestinationView, ReplayView, SourceView};
 use domain::{
     account::Scope,
+    delivery::Status,
     id::{AccountId, ReplayId},
     limits,
     time::Timestamp,
@@ -136,10 +137,10 @@ fn pace(now: Timestamp, replay: &ReplayView) -> Markup {
 /// What it replays, in words.
 fn what(replay: &ReplayView, names: &DestinationNames) -> String {
     if let Some(event) = replay.event_id {
-        return format!("backfill of {}", format::short_id(event));
+        return format!("Backfill of {}", format::short_id(event));
     }
     if replay.events.is_some() {
-        return "backfill of events by the routes of now".into();
+        return "Backfill of events by the routes of now".into();
     }
     match &replay.filter {
         None => format::count(replay.matched, "delivery by its id", "deliveries by their ids"),
@@ -149,15 +150,24 @@ fn what(replay: &ReplayView, names: &DestinationNames) -> String {
 
 fn filter_words(filter: &DeliveryQuery, names: &DestinationNames) -> String {
     let mut words = Vec::new();
-    words.extend(filter.status.iter().map(|status| status.as_str().replace('_', " ")));
-    if filter.status.is_empty() {
-        words.push("dead letters".into());
-    }
+    // A replay that is told no status takes dead letters alone.
+    let statuses = if filter.status.is_empty() { &[Status::DeadLetter][..] } else { &filter.status };
+    let statuses = statuses.iter().map(|status| match status {
+        Status::DeadLetter => "dead letters".to_owned(),
+        Status::Cancelled => "what was cancelled".to_owned(),
+        Status::Delivered => "what was delivered".to_owned(),
+        status => status.as_str().replace('_', " "),
+    });
+    words.push(statuses.collect::<Vec<_>>().join(", "));
     words.extend(filter.reason.iter().map(|reason| reason.replace('_', " ")));
     words.extend(filter.http_status.iter().map(|code| format!("HTTP {code}")));
     words.extend(filter.types.iter().map(|pattern| pattern.as_str().to_owned()));
     words.extend(filter.destination_id.iter().take(3).map(|id| format!("to {}", names.name(*id))));
-    words.join(" · ")
+    let mut text = words.join(" · ");
+    if let Some(first) = text.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    text
 }
 
 /// Both ask first how many there are; nothing is made before.

@@ -156,7 +156,7 @@ fn create(sources: &[SourceView], destinations: &[DestinationView], tries: bool)
                     label { "Filter (JSON, or empty for everything)" textarea name="filter" data-type="json" rows="4" spellcheck="false" placeholder="{\"data\": {\"amount\": {\"$gte\": 100}}}" {} }
                     div data-form-problems role="alert" {}
                     div.acts {
-                        button.button.primary type="submit" { "Make it" }
+                        button.button.primary type="submit" { "Make the route" }
                         @if tries { button.button type="button" data-try-draft { "Try on the last events" } }
                     }
                     div data-tried-draft role="status" {}

@@ -70,10 +70,11 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
         (keys::panel(visit).await?)
         @if visit.visitor.is_user() { (of_password()) }
         (users::panel(visit).await?)
-        section.panel #sessions { h2 { "Signed in" } p.quiet { "Where your key is signed in to this dashboard. What you end here is out at its next request." } div data-sessions { p.quiet { "Loading…" } } }
+        section.panel #sessions { h2 { "Sessions" } p.quiet { "Browsers that are signed in to this dashboard. One that is ended is out at its next request." } div data-sessions { p.quiet { "Loading…" } } }
         (nodes)
-        (of_installation(visit))
         @if visit.visitor.is_operator() { (of_master_keys()) }
+        // What the doctor finds comes last and is long: a button below it would jump away from who is about to press it.
+        (of_installation(visit))
         @if let Some(entries) = &audited { (of_audit(now, entries)) }
     };
     let actions = match account {
@@ -105,7 +106,7 @@ fn of_installation(visit: &Visit) -> Markup {
 fn of_master_keys() -> Markup {
     html! {
         section.panel #master-keys {
-            h2 { "Keys that encrypt" }
+            h2 { "Master keys" }
             p.quiet { "Secrets are sealed by data keys of their accounts, and those by the master keys that the nodes are started with. A key that nothing is sealed by may be left out of " code { "master_keys" } "." }
             div data-master-keys { p.quiet { "Looking…" } }
         }
@@ -158,9 +159,9 @@ fn of_account(visit: &Visit, account: &AccountView, version: i64, projected: Opt
                 fieldset disabled[!may] {
                     div.fields {
                         label { "Name" input name="name" required maxlength="200" value=(account.name); }
-                        label { "Kept, days" input type="number" name="retention_days" data-type="number" min="1" max=(limits::RETENTION_DAYS_MAX) value=(account.retention_days) data-projected=[projected.map(|(a_day, mean)| a_day.saturating_mul(mean))]; }
-                        label { "Open at once, default" input type="number" name="defaults.max_concurrency" data-type="number" data-empty="null" min="1" max="1000" value=[account.defaults.max_concurrency] placeholder="of the installation"; }
-                        label { "Timeout, default, seconds" input type="number" name="defaults.timeout_seconds" data-type="number" data-empty="null" min="1" max="30" value=[account.defaults.timeout_seconds] placeholder="of the installation"; }
+                        label { "Days events are kept" input type="number" name="retention_days" data-type="number" min="1" max=(limits::RETENTION_DAYS_MAX) value=(account.retention_days) data-projected=[projected.map(|(a_day, mean)| a_day.saturating_mul(mean))]; }
+                        label { "Requests at once, by default" input type="number" name="defaults.max_concurrency" data-type="number" data-empty="null" min="1" max="1000" value=[account.defaults.max_concurrency] placeholder="the installation’s"; }
+                        label { "Timeout in seconds, by default" input type="number" name="defaults.timeout_seconds" data-type="number" data-empty="null" min="1" max="30" value=[account.defaults.timeout_seconds] placeholder="the installation’s"; }
                     }
                     @if let Some((a_day, mean)) = projected {
                         p.hint { "Kept so long, payloads take about " strong data-projection { (format::bytes(a_day.saturating_mul(mean).saturating_mul(account.retention_days.into()))) } ": "
@@ -169,7 +170,7 @@ fn of_account(visit: &Visit, account: &AccountView, version: i64, projected: Opt
                     @let retries = &account.defaults.retry_policy;
                     @let schedule = retries.as_ref().and_then(|policy| policy.schedule_seconds.as_ref());
                     @let schedule = schedule.map(|pauses| pauses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
-                    label { "Retry after, default, seconds" input name="defaults.retry_policy.schedule_seconds" data-type="numbers" data-empty="null" value=[schedule] placeholder="of the installation: 5, 300, 1800, …"; }
+                    label { "Retry after so many seconds, by default" input name="defaults.retry_policy.schedule_seconds" data-type="numbers" data-empty="null" value=[schedule] placeholder="the installation’s: 5, 300, 1800, …"; }
                     label.check { input type="checkbox" name="encrypt_payloads" value="true" data-unchecked="false" checked[account.encrypt_payloads]; span { "Encrypt payloads, headers and kept answers in the store from now on: deleting the account makes them unreadable" } }
                     div data-form-problems role="alert" {}
                     @if may { button.button.primary type="submit" { "Save" } } @else { p.quiet { "Your key may look at this and not change it." } }
@@ -198,7 +199,7 @@ fn of_password() -> Markup {
 fn of_audit(now: Timestamp, entries: &[AuditEntryView]) -> Markup {
     html! {
         section.panel #audit {
-            h2 { "What was done" }
+            h2 { "Audit log" }
             @if entries.is_empty() { p.quiet { "Nothing yet." } } @else {
                 div.scroll { table.list {
                     thead { tr { th scope="col" { "What" } th scope="col" { "To" } th scope="col" { "By" } th scope="col" { "From" } th.num scope="col" { "When" } } }

@@ -58,14 +58,14 @@ async fn made(visit: &Visit) -> Result<Page, PageError> {
                 form.sheet data-form="/v1/sources" data-method="POST" data-result="source" {
                     div.fields {
                         label { "Name" input name="name" required maxlength="200" placeholder="stripe"; }
-                        label { "uid" input name="uid" maxlength="200" placeholder="your own id of it"; }
-                        label { "Events a second" input type="number" name="rate_limit" data-type="number" min="1" placeholder="no limit"; }
+                        label { "Your own id (uid)" input name="uid" maxlength="200" placeholder="none"; }
+                        label { "Events a second, at most" input type="number" name="rate_limit" data-type="number" min="1" placeholder="no limit"; }
                     }
                     (verification_form::place(None))
                     (kept_refused(false))
                     (tags(&[]))
                     div data-form-problems role="alert" {}
-                    button.button.primary type="submit" { "Make it" }
+                    button.button.primary type="submit" { "Make the source" }
                     p.hint { "It gets an ingest URL of its own. Where nobody verifies, whoever knows the URL can bring events in." }
                     div data-form-result role="status" {}
                 }
@@ -156,8 +156,8 @@ fn one(visit: &Visit, source: &SourceView, last: Option<&Vec<EventView>>, may: b
                         form.sheet data-form={ "/v1/sources/" (id) } data-method="PATCH" data-done="Saved" {
                             div.fields {
                                 label { "Name" input name="name" required maxlength="200" value=(source.name); }
-                                label { "uid" input name="uid" maxlength="200" value=[source.uid.as_deref()] data-empty="null"; }
-                                label { "Events a second" input type="number" name="rate_limit" data-type="number" data-empty="null" min="1" value=[source.rate_limit] placeholder="no limit"; }
+                                label { "Your own id (uid)" input name="uid" maxlength="200" value=[source.uid.as_deref()] data-empty="null" placeholder="none"; }
+                                label { "Events a second, at most" input type="number" name="rate_limit" data-type="number" data-empty="null" min="1" value=[source.rate_limit] placeholder="no limit"; }
                             }
                             (verification_form::place(Some(&source.verification)))
                             (kept_refused(source.keep_refused))

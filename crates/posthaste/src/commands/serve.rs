@@ -177,11 +177,12 @@ pub(crate) async fn run_node(
         () = signals.stop() => return Ok(()),
     };
     let Started { engine, app, background } = started;
+    let dev_key = keys.for_dev(&config, dev)?;
 
     let (stop_server, stop_background) = (CancellationToken::new(), CancellationToken::new());
     let serve = |id, listener, listen_address| {
         let service = if config.role.listens() {
-            ApiService::new(listen_address, app.clone(), config.dashboard.then(pages))
+            ApiService::new(listen_address, app.clone(), config.dashboard.then(|| pages(dev_key.as_deref())))
         } else {
             ApiService::of_worker(listen_address, app.clone())
         };
@@ -210,7 +211,6 @@ pub(crate) async fn run_node(
         database,
         "serving"
     );
-    let dev_key = keys.for_dev(&config, dev)?;
     let ways_in = WaysIn::of(&app, &config, dev_key.as_deref(), admin_address).await;
     let serving = Serving { config: &config, address, dev_key, ways_in, flush: &log.flush };
     let (beside, mut failure) = match begun(serving).await {

@@ -88,7 +88,7 @@ fn form(visit: &Visit, of_account: bool, sources: &[SourceView]) -> Markup {
                 (scopes("platform", Scope::ALL.into_iter(), false))
             }
             div data-form-problems role="alert" {}
-            button.button.primary type="submit" { "Make it" }
+            button.button.primary type="submit" { "Make the key" }
             div data-form-result role="status" {}
         }
     }
@@ -119,9 +119,10 @@ fn row(now: Timestamp, key: &ApiKeyView, sources: &[SourceView]) -> Markup {
                 _ => { @for scope in &key.scopes { span.tag { (scope.as_str()) } " " } },
             } @if let Some(limit) = key.rate_limit { span.quiet { " · " (limit) " events a second" } }
                 @if !key.allowed_addresses.is_empty() { span.quiet { " · only from " (key.allowed_addresses.join(", ")) } } }
-            td.num { @match key.last_used_at { Some(at) => (moment::ago(now, at)), None => span.quiet { "never" } } }
-            td.num { @match (key.revoked_at, key.expires_at) {
+            td.num data-label="used" { @match key.last_used_at { Some(at) => (moment::ago(now, at)), None => span.quiet { "never" } } }
+            td.num data-label="until" { @match (key.revoked_at, key.expires_at) {
                 (Some(_), _) => span.status.quiet { (icon::stop()) "revoked" },
+                (None, Some(at)) if at <= now => span.quiet { "ended " (moment::ago(now, at)) },
                 (None, Some(at)) => (moment::ago(now, at)),
                 (None, None) => span.quiet { "for ever" },
             } }

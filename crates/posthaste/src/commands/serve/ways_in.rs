@@ -9,12 +9,13 @@ use std::{
 };
 
 /// How the dashboard looks.
-pub(super) fn pages() -> Pages {
+pub(super) fn pages(dev_key: Option<&str>) -> Pages {
     Pages {
-        router: dashboard::router(),
+        router: dashboard::router(dev_key.and_then(KeyText::parse)),
         login: dashboard::login_page,
         set_up: dashboard::set_up_page,
         portal: dashboard::portal_page,
+        missing: dashboard::missing_page,
     }
 }
 

@@ -113,6 +113,9 @@ pub const IDEMPOTENCY_WINDOW: Duration = Duration::from_secs(24 * 3600);
 /// Idempotency keys that the embedded store keeps out of their index, in memory: the more there are, the fewer pages
 /// are written for each. About 1 MiB; as many again are on their way into the index.
 pub const KEYS_UNINDEXED: usize = 32_768;
+/// Commits on PostgreSQL after one that has met a used key: as many look for used keys before they write, so that where keys are
+/// repeated hardly any is made twice.
+pub const WARY_COMMITS: u32 = 256;
 /// Secrets of a source, the new one and the old one twice over: more would only multiply the hashing a stranger can ask of us.
 pub const VERIFICATION_SECRETS: usize = crate::signature::SECRETS_TRIED;
 pub const VERIFICATION_SECRET_BYTES: usize = 1024;

@@ -610,6 +610,8 @@ pub const SETTLE_DESTINATIONS_ONE_WRITER: usize = 32;
 /// … unless no event has come for so long: a backlog is worked off faster by whole batches.
 pub const INGEST_QUIET: Duration = Duration::from_secs(1);
 /// Under load, from one flush of results or read of waiting deliveries to the next: so many times as long as it took,
+/// … or more, for as long as this: pages that are in memory are written much faster than those that are not.
+pub const SETTLE_HURRY_ONE_WRITER: Duration = Duration::from_millis(2);
 /// within these bounds.
 pub const BATCH_INTERVAL_TIMES: u32 = 4;
 pub const BATCH_INTERVAL_MIN: Duration = Duration::from_millis(5);

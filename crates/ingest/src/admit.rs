@@ -9,7 +9,7 @@
 
 use crate::{
     Answer, IngestError, IngestSettings, LongWork,
-    committer::Submission,
+    committer::{Gathering, Submission},
     queue_limit::{QueueLimit, QueuePlace},
     snapshot::{Snapshot, Snapshots},
 };
@@ -68,6 +68,7 @@ pub(crate) struct QueueShare {
 /// The queue before the committer, and the room for what is on its way there.
 pub struct Admission {
     queue: mpsc::Sender<Submission>,
+    gathering: Arc<Gathering>,
     budget: ByteBudget,
     limit: Arc<QueueLimit>,
     snapshots: Arc<Snapshots>,
@@ -81,11 +82,14 @@ impl Admission {
         matcher: Matcher,
         dice: Arc<dyn Dice>,
         capacity: usize,
-    ) -> (Self, mpsc::Receiver<Submission>) {
+    ) -> (Self, Arc<Gathering>, mpsc::Receiver<Submission>) {
         let capacity = capacity.max(1);
         let (queue, receiver) = mpsc::channel(capacity);
         let (budget, limit) = (ByteBudget::default(), Arc::new(QueueLimit::new(capacity)));
-        (Self { queue, budget, limit, snapshots, matcher, dice }, receiver)
+        let gathering = Arc::<Gathering>::default();
+        let (told, this) =
+            (gathering.clone(), Self { queue, gathering, budget, limit, snapshots, matcher, dice });
+        (this, told, receiver)
     }
 
     /// Refuses while events wait longer than they should: asked before anything else is done for a request.
@@ -136,6 +140,7 @@ impl Admission {
             mpsc::error::TrySendError::Full(_) => IngestError::Overloaded,
             mpsc::error::TrySendError::Closed(_) => IngestError::Stopping,
         })?;
+        self.gathering.in_queue(self.queue.max_capacity() - self.queue.capacity());
         Ok(PendingAnswer(receiver))
     }
 

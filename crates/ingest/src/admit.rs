@@ -108,23 +108,36 @@ impl Admission {
     }
 
     /// Matches an event and puts it into the queue. `reserved` is what its body has taken already.
-    pub async fn submit(
+    pub fn submit(
         &self,
-        event: Event,
+        event: impl Into<Arc<Event>>,
         key: Option<IdempotencyKey>,
         reserved: ReservedBytes,
-    ) -> Result<PendingAnswer, IngestError> {
-        let snapshot = bounded_lookup(self.snapshots.get(event.account_id)).await?;
-        let (event, fan_out) = self.matcher.prepare(event, &snapshot, &self.dice).await?;
-        let FanOut { deliveries, other_routes, expands } = fan_out;
-        let new =
-            NewEvent { event, account_version: snapshot.version, deliveries, other_routes, expands, key };
-        self.enqueue(new, reserved)
+    ) -> impl Future<Output = Result<PendingAnswer, IngestError>> + Send {
+        // From here on it is not moved any more: each task that waits would have room for it twice.
+        let event = event.into();
+        async move {
+            let snapshot = self.snapshots.soon(event.account_id).await?;
+            let (event, fan_out) = self.matcher.prepare(event, &snapshot, &self.dice).await?;
+            let FanOut { deliveries, other_routes, expands } = fan_out;
+            let account_version = snapshot.version;
+            let new = NewEvent { event, account_version, deliveries, other_routes, expands, key };
+            self.enqueue(new, reserved)
+        }
     }
 
     /// The same, and waits for the answer.
-    pub async fn admit(&self, event: Event, key: Option<IdempotencyKey>, reserved: ReservedBytes) -> Answer {
-        self.submit(event, key, reserved).await?.wait_until(Instant::now() + limits::ANSWER_PATIENCE).await
+    pub fn admit(
+        &self,
+        event: impl Into<Arc<Event>>,
+        key: Option<IdempotencyKey>,
+        reserved: ReservedBytes,
+    ) -> impl Future<Output = Answer> + Send {
+        let event: Arc<Event> = event.into();
+        async move {
+            let pending = self.submit(event, key, reserved).await?;
+            pending.wait_until(Instant::now() + limits::ANSWER_PATIENCE).await
+        }
     }
 
     pub(crate) fn enqueue(
@@ -287,7 +300,7 @@ impl Matcher {
     /// once.
     pub async fn prepare(
         &self,
-        event: Event,
+        event: Arc<Event>,
         snapshot: &Arc<Snapshot>,
         dice: &Arc<dyn Dice>,
     ) -> Result<(Arc<PreparedEvent>, FanOut), IngestError> {
@@ -304,7 +317,7 @@ impl Matcher {
             Ok((PreparedEvent::new(event), fan_out))
         };
         let threads = if takes_long { &self.threads } else { &self.packers };
-        self.run_long(threads, account, work).await?
+        Box::pin(self.run_long(threads, account, work)).await?
     }
 
     /// One delivery for each destination that a route leads to, or an expansion.

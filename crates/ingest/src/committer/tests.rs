@@ -210,7 +210,7 @@ impl World {
         let snapshot = self.snapshots.get(self.account).await.unwrap();
         let dice: Arc<dyn Dice> = self.dice.clone();
         let (event, FanOut { deliveries, other_routes, expands }) =
-            Matcher::new(&IngestSettings::default()).prepare(event, &snapshot, &dice).await.unwrap();
+            Matcher::new(&IngestSettings::default()).prepare(event.into(), &snapshot, &dice).await.unwrap();
         let key = event.idempotency_key.as_deref();
         let key = key.map(|key| idempotency_key(self.account.uuid(), key, &event));
         NewEvent { event, account_version: snapshot.version, deliveries, other_routes, expands, key }

@@ -611,7 +611,7 @@ pub const SETTLE_BATCH_BYTES: usize = 1024 * 1024;
 /// were answered within 84 to 467 ms with whole batches, and within 20 to 22 with parts.
 pub const SETTLE_DESTINATIONS_ONE_WRITER: usize = 32;
 /// … or more, for as long as this: pages that are in memory are written much faster than those that are not.
-pub const SETTLE_HURRY_ONE_WRITER: Duration = Duration::from_millis(2);
+pub const SETTLE_HURRY_ONE_WRITER: Duration = Duration::from_millis(1);
 /// … unless no event has come for so long: a backlog is worked off faster by whole batches.
 pub const INGEST_QUIET: Duration = Duration::from_secs(1);
 /// Under load, from one flush of results or read of waiting deliveries to the next: so many times as long as it took,

@@ -39,7 +39,7 @@ use domain::{
     time::{Clock, Timestamp},
     trace::Tracer,
 };
-use ingest::{Admission, Committer, IngestError, Observer, bounded_lookup};
+use ingest::{Admission, Committer, IngestError, Observer};
 use sharing::SharedResource;
 use std::{
     ops::Deref,
@@ -446,7 +446,7 @@ impl App {
     }
 
     pub(crate) async fn limits_of(&self, account: AccountId) -> Result<AccountLimits, ApiError> {
-        let snapshot = bounded_lookup(self.admission.snapshots().get(account)).await;
+        let snapshot = self.admission.snapshots().soon(account).await;
         Ok(snapshot.map_err(IngestError::from)?.limits)
     }
 

@@ -308,7 +308,7 @@ impl FromRequestParts<App> for PublishCtx {
             false => (acts_for(app, parts, &credential).await?, None),
             true => {
                 credential.require(Scope::AccountsWrite)?;
-                acts_for_new(app, parts, &credential).await?
+                Box::pin(acts_for_new(app, parts, &credential)).await?
             }
         };
         let key = credential.key();
@@ -333,7 +333,7 @@ impl FromRequestParts<App> for PublishCtx {
 
 async fn authenticate(app: &App, parts: &request::Parts) -> Result<Credential, ApiError> {
     if parts.extensions.get::<BySession>().is_some() {
-        let known = session::authenticate(app, parts).await?;
+        let known = Box::pin(session::authenticate(app, parts)).await?;
         session::portal::check(&known, parts)?;
         return Ok(Credential::Session(known));
     }

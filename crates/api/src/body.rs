@@ -44,7 +44,7 @@ pub(crate) async fn keep_if_admitted<T>(
             let is_small = body.size_hint().upper().is_some_and(|most| most <= FIRST_RESERVATION as u64);
             // A client that asks first has sent nothing of it.
             if is_small && !headers.contains_key(header::EXPECT) {
-                let _ = timeout(limits::LINGER, body.collect()).await;
+                let _ = Box::pin(timeout(limits::LINGER, body.collect())).await;
             }
             Err(refused)
         }

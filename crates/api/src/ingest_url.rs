@@ -102,12 +102,13 @@ pub(crate) async fn ingest(
         };
         if mode != Mode::Batched {
             let received = ReceivedEvent::one(mode, headers, payload)?;
-            return cloud_events::admit_one(&app, received, &door, reserved, rate_status).await;
+            return Box::pin(cloud_events::admit_one(&app, received, &door, reserved, rate_status)).await;
         }
         let received = cloud_events::read_batch(&payload)?;
         drop(payload);
         let request_id = cloud_events::request_id(&parts.extensions);
-        return cloud_events::admit_batch(&app, received, &door, (rate_status, meters), request_id).await;
+        let rate = (rate_status, meters);
+        return Box::pin(cloud_events::admit_batch(&app, received, &door, rate, request_id)).await;
     }
     let given_key = match (&source.verifier, &provider_id) {
         (Some(_), None) => event_text::idempotency_key(headers)?,
@@ -254,13 +255,13 @@ impl App {
         let found = match seen.get(&hash) {
             Some(found) => found,
             None => {
-                let read = async {
+                let read = Box::pin(async {
                     let found = bounded_lookup(self.store.source_by_token(&hash)).await?;
                     match found {
                         Some(source) => IngestSource::of(&source, self).await.map(Some),
                         None => Ok(None),
                     }
-                };
+                });
                 let found = self.guesses.find(client, seen.last(&hash).flatten().is_none(), read).await?;
                 seen.put(hash, found.clone());
                 found
@@ -283,7 +284,7 @@ impl App {
     ) -> Result<Verified, ApiError> {
         let Some(verifier) = &source.verifier else { return Ok(Verified::default()) };
         let _turn = match verifier.is_asymmetric() {
-            true => Some(self.public_key_turn(source.account_id).await?),
+            true => Some(Box::pin(self.public_key_turn(source.account_id)).await?),
             false => None,
         };
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
@@ -324,7 +325,7 @@ impl App {
         if let Some(found) = self.sources.by_id.get(&(account, id)) {
             return IngestSource::require_enabled(found);
         }
-        let found = match bounded_lookup(self.store.source(account, id)).await {
+        let found = match Box::pin(bounded_lookup(self.store.source(account, id))).await {
             Ok(source) => Some(IngestSource::of_key(&source)),
             Err(store::StoreError::NotFound { .. }) => None,
             Err(error) => return Err(error.into()),

@@ -72,7 +72,8 @@ pub(crate) async fn publish(
     let ((rate_status, meters), request) = check_before_body(&app, &by, request).await?;
     let headers = event_text::kept_publish_headers(request.headers());
     if let Some(mode) = mode {
-        return publish_cloud_events(&app, by, request, mode, headers, (rate_status, meters)).await;
+        let rate = (rate_status, meters);
+        return Box::pin(publish_cloud_events(&app, by, request, mode, headers, rate)).await;
     }
     let (bytes, reserved) = json::read(request, &app, by.account_id, app.config.body_limit).await?;
     json::check_shape(&bytes, None)?;
@@ -81,7 +82,7 @@ pub(crate) async fn publish(
         // An event that is refused makes no account.
         let tried = json::parse(&bytes)?;
         checked_event(tried, &by, headers.clone(), header_key.clone(), app.now(), app.dice.bits())?;
-        by.account_id = accounts::of_new_uid(&app, by.account_id, &new).await?;
+        by.account_id = Box::pin(accounts::of_new_uid(&app, by.account_id, &new)).await?;
     }
     let (event, key) = checked_event(publish, &by, headers, header_key, app.now(), app.dice.bits())?;
     drop(bytes);

@@ -72,7 +72,7 @@ pub(crate) async fn framed<A: Future<Output = Response>>(
     if Answers::is_due(&response) {
         let account = match recognised.acts_for() {
             Some(account) => Some(account),
-            None => auth::account_behind(app, shown_key).await,
+            None => Box::pin(auth::account_behind(app, shown_key)).await,
         };
         response = app.answers.hold(account, response).unwrap_or_else(|no_room| {
             let mut response = Response::default();

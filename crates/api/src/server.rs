@@ -406,10 +406,10 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
             request.extensions_mut().insert(scheme);
         }
         request.extensions_mut().insert(self.hang_up.clone());
-        let answer = self.service.clone().answer(request.map(Body::new));
-        let app = self.app.clone();
+        let (service, app) = (self.service.clone(), self.app.clone());
         Box::pin(async move {
-            let mut answer = answer.await;
+            // Asked for in here: what an async block is given takes its room twice over.
+            let mut answer = service.answer(request.map(Body::new)).await;
             // hyper does not read the rest of a body that nobody wants, and closes. A node that stops has its connections
             // given up one by one, while it still answers, so that none is in use when the door shuts.
             if watch.midway.load(Ordering::Relaxed) || app.health.is_retiring() {

@@ -53,7 +53,7 @@ impl ApiService {
         request.extensions_mut().insert(BySession);
         let (parts, body) = request.into_parts();
         let transport = Transport::of(&self.app, &parts);
-        let mut answer = self.answer_api(Request::from_parts(parts, body)).await;
+        let mut answer = Box::pin(self.answer_api(Request::from_parts(parts, body))).await;
         headers::of_data(answer.headers_mut(), transport);
         answer
     }
@@ -117,7 +117,7 @@ async fn ingest(app: &App, token: String, request: Request) -> Response {
 
 async fn publish(app: &App, request: Request) -> Response {
     let (mut parts, body) = request.into_parts();
-    match PublishCtx::from_request_parts(&mut parts, app).await {
+    match Box::pin(PublishCtx::from_request_parts(&mut parts, app)).await {
         Ok(by) => {
             let request = Request::from_parts(parts, body);
             publish::publish(State(app.clone()), by, request).await.into_response()

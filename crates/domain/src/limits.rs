@@ -88,6 +88,9 @@ pub const INGEST_WAIT: Duration = Duration::from_millis(500);
 pub const INGEST_QUEUE_MIN: usize = 256;
 /// Bytes of bodies that wait for the committer.
 pub const INGEST_QUEUE_BYTES: usize = 64 * 1024 * 1024;
+/// Events that must wait for a second commit to begin beside one that is under way: where few come, two would cost twice as much
+/// as one.
+pub const COMMIT_BESIDE_EVENTS: usize = 8;
 /// Events of one flush; more wait for the next, which is milliseconds away. Larger ones save nothing worth having, and
 /// answer so many at once that all others wait behind them.
 pub const INGEST_BATCH: usize = 256;
@@ -110,6 +113,9 @@ pub const EVENT_TYPE_BYTES: usize = 128;
 pub const ORDERING_KEY_BYTES: usize = 255;
 /// How long a key keeps pointing to its first event.
 pub const IDEMPOTENCY_WINDOW: Duration = Duration::from_secs(24 * 3600);
+/// Commits on PostgreSQL after one that has met a used key: as many look for used keys before they write, so that where keys are
+/// repeated hardly any is made twice.
+pub const WARY_COMMITS: u32 = 256;
 /// Idempotency keys that the embedded store keeps out of their index, in memory: the more there are, the fewer pages
 /// are written for each. About 1 MiB; as many again are on their way into the index.
 pub const KEYS_UNINDEXED: usize = 32_768;
@@ -608,6 +614,8 @@ pub const SETTLE_BATCH_BYTES: usize = 1024 * 1024;
 /// destination lie side by side, those of many each on a page of their own: beside 5,000 destinations, 99 of 100 events
 /// were answered within 84 to 467 ms with whole batches, and within 20 to 22 with parts.
 pub const SETTLE_DESTINATIONS_ONE_WRITER: usize = 32;
+/// … or more, for as long as this: pages that are in memory are written much faster than those that are not.
+pub const SETTLE_HURRY_ONE_WRITER: Duration = Duration::from_millis(1);
 /// … unless no event has come for so long: a backlog is worked off faster by whole batches.
 pub const INGEST_QUIET: Duration = Duration::from_secs(1);
 /// Under load, from one flush of results or read of waiting deliveries to the next: so many times as long as it took,

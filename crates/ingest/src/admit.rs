@@ -9,7 +9,7 @@
 
 use crate::{
     Answer, IngestError, IngestSettings, LongWork,
-    committer::Submission,
+    committer::{Gathering, Submission},
     queue_limit::{QueueLimit, QueuePlace},
     snapshot::{Snapshot, Snapshots},
 };
@@ -68,6 +68,7 @@ pub(crate) struct QueueShare {
 /// The queue before the committer, and the room for what is on its way there.
 pub struct Admission {
     queue: mpsc::Sender<Submission>,
+    gathering: Arc<Gathering>,
     budget: ByteBudget,
     limit: Arc<QueueLimit>,
     snapshots: Arc<Snapshots>,
@@ -81,11 +82,14 @@ impl Admission {
         matcher: Matcher,
         dice: Arc<dyn Dice>,
         capacity: usize,
-    ) -> (Self, mpsc::Receiver<Submission>) {
+    ) -> (Self, Arc<Gathering>, mpsc::Receiver<Submission>) {
         let capacity = capacity.max(1);
         let (queue, receiver) = mpsc::channel(capacity);
         let (budget, limit) = (ByteBudget::default(), Arc::new(QueueLimit::new(capacity)));
-        (Self { queue, budget, limit, snapshots, matcher, dice }, receiver)
+        let gathering = Arc::<Gathering>::default();
+        let (told, this) =
+            (gathering.clone(), Self { queue, gathering, budget, limit, snapshots, matcher, dice });
+        (this, told, receiver)
     }
 
     /// Refuses while events wait longer than they should: asked before anything else is done for a request.
@@ -104,23 +108,36 @@ impl Admission {
     }
 
     /// Matches an event and puts it into the queue. `reserved` is what its body has taken already.
-    pub async fn submit(
+    pub fn submit(
         &self,
-        event: Event,
+        event: impl Into<Arc<Event>>,
         key: Option<IdempotencyKey>,
         reserved: ReservedBytes,
-    ) -> Result<PendingAnswer, IngestError> {
-        let snapshot = bounded_lookup(self.snapshots.get(event.account_id)).await?;
-        let (event, fan_out) = self.matcher.prepare(event, &snapshot, &self.dice).await?;
-        let FanOut { deliveries, other_routes, expands } = fan_out;
-        let new =
-            NewEvent { event, account_version: snapshot.version, deliveries, other_routes, expands, key };
-        self.enqueue(new, reserved)
+    ) -> impl Future<Output = Result<PendingAnswer, IngestError>> + Send {
+        // From here on it is not moved any more: each task that waits would have room for it twice.
+        let event = event.into();
+        async move {
+            let snapshot = self.snapshots.soon(event.account_id).await?;
+            let (event, fan_out) = self.matcher.prepare(event, &snapshot, &self.dice).await?;
+            let FanOut { deliveries, other_routes, expands } = fan_out;
+            let account_version = snapshot.version;
+            let new = NewEvent { event, account_version, deliveries, other_routes, expands, key };
+            self.enqueue(new, reserved)
+        }
     }
 
     /// The same, and waits for the answer.
-    pub async fn admit(&self, event: Event, key: Option<IdempotencyKey>, reserved: ReservedBytes) -> Answer {
-        self.submit(event, key, reserved).await?.wait_until(Instant::now() + limits::ANSWER_PATIENCE).await
+    pub fn admit(
+        &self,
+        event: impl Into<Arc<Event>>,
+        key: Option<IdempotencyKey>,
+        reserved: ReservedBytes,
+    ) -> impl Future<Output = Answer> + Send {
+        let event: Arc<Event> = event.into();
+        async move {
+            let pending = self.submit(event, key, reserved).await?;
+            pending.wait_until(Instant::now() + limits::ANSWER_PATIENCE).await
+        }
     }
 
     pub(crate) fn enqueue(
@@ -136,6 +153,7 @@ impl Admission {
             mpsc::error::TrySendError::Full(_) => IngestError::Overloaded,
             mpsc::error::TrySendError::Closed(_) => IngestError::Stopping,
         })?;
+        self.gathering.in_queue(self.queue.max_capacity() - self.queue.capacity());
         Ok(PendingAnswer(receiver))
     }
 
@@ -282,7 +300,7 @@ impl Matcher {
     /// once.
     pub async fn prepare(
         &self,
-        event: Event,
+        event: Arc<Event>,
         snapshot: &Arc<Snapshot>,
         dice: &Arc<dyn Dice>,
     ) -> Result<(Arc<PreparedEvent>, FanOut), IngestError> {
@@ -299,7 +317,7 @@ impl Matcher {
             Ok((snapshot.prepared(event, &*dice), fan_out))
         };
         let threads = if takes_long { &self.threads } else { &self.packers };
-        self.run_long(threads, account, work).await?
+        Box::pin(self.run_long(threads, account, work)).await?
     }
 
     /// One delivery for each destination that a route leads to, or an expansion.

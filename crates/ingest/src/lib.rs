@@ -62,11 +62,12 @@ pub fn open(parts: IngestParts) -> (Admission, Committer) {
         parts;
     let snapshots = Arc::new(Snapshots::new(catalog, master_keys, settings.long_work));
     let matcher = Matcher::new(&settings);
-    let (admission, queue) = Admission::new(snapshots.clone(), matcher.clone(), dice.clone(), settings.queue);
+    let (admission, gathering, queue) =
+        Admission::new(snapshots.clone(), matcher.clone(), dice.clone(), settings.queue);
     let match_rounds = settings.match_rounds;
     let flusher =
         Flusher { store, announce, clock, dice, snapshots, matcher, observer, tracer, match_rounds };
-    (admission, Committer::new(queue, flusher))
+    (admission, Committer::new(queue, gathering, flusher))
 }
 
 /// Hears what becomes of events, in order to count it. It is called between a flush and its answers, so it must not wait.

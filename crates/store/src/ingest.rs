@@ -16,6 +16,7 @@ use std::sync::Arc;
 pub trait Ingest: Send + Sync {
     /// Writes events, their deliveries and their idempotency keys in one transaction and flushes it: when this
     /// returns, everything reported as [`Committed::New`] survives a power cut. One result per event, in order.
+    /// Several may be under way at once; which of them is first decides who has a key and which numbers are given.
     ///
     /// Two events of one batch may carry the same key: the first wins. `Err(OutcomeUnknown)` means that the whole
     /// batch may or may not be there; committing the very same batch again is safe (an event whose own id is found

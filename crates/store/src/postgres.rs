@@ -54,7 +54,7 @@ mod wakes;
 use crate::{Membership as _, OpenError, OpenOptions, feed::FeedSignal};
 use pool::Pools;
 pub use scratch::{SCRATCH, drop_scratch};
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicU32};
 use wakes::WakeChannel;
 
 pub struct PostgresStore {
@@ -63,6 +63,8 @@ pub struct PostgresStore {
     feed_signal: FeedSignal,
     /// A note of what is to be told was written.
     note_signal: FeedSignal,
+    /// How many commits more take the long statement at once: a key was repeated lately.
+    wary_commits: AtomicU32,
 }
 
 impl PostgresStore {
@@ -81,6 +83,12 @@ impl PostgresStore {
     fn at(address: &url::Address, listen: Option<url::Address>, pool: usize) -> Result<Self, OpenError> {
         let pools = Arc::new(Pools::new(address, pool)?);
         let wakes = WakeChannel::new(address, listen, pools.clone())?;
-        Ok(Self { pools, wakes, feed_signal: FeedSignal::default(), note_signal: FeedSignal::default() })
+        Ok(Self {
+            pools,
+            wakes,
+            feed_signal: FeedSignal::default(),
+            note_signal: FeedSignal::default(),
+            wary_commits: AtomicU32::new(0),
+        })
     }
 }

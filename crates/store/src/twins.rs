@@ -37,6 +37,7 @@ const STATEMENTS_OF_POSTGRES: Reasons = &[
         "a batch, or a chunk, is one statement: on SQLite it is a transaction of small ones",
         &[
             "commit",
+            "commit_keyed",
             "commit_lost",
             "commit_plain",
             "commit_tags",

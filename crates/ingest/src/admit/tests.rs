@@ -177,7 +177,7 @@ async fn a_large_event_is_made_ready_in_a_thread_and_a_small_one_where_it_comes_
     let dice: Arc<dyn Dice> = Arc::new(CountingDice::default());
     let prepared = async |bytes: usize| {
         let event = Event { payload: vec![b'x'; bytes].into(), ..event() };
-        matching.prepare(event, &snapshot, &dice).await
+        matching.prepare(event.into(), &snapshot, &dice).await
     };
     let matchers = matching.threads.take(account(2), limits::LONG_MATCHES).await;
     let all = matching.packers.take(account(2), limits::LONG_PACKS).await;

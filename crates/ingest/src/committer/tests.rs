@@ -21,7 +21,10 @@ use std::{
     time::Duration,
 };
 use store::{Catalog, Change, Expansion, PreparedEvent, Queue, StoredEvent, memory::MemoryStore};
-use tokio::{task::yield_now, time::timeout};
+use tokio::{
+    task::{JoinHandle, yield_now},
+    time::timeout,
+};
 
 fn master_keys() -> Arc<MasterKeys> {
     Arc::new(MasterKeys::parse("k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=").expect("a key"))
@@ -91,6 +94,8 @@ enum Trouble {
     UnknownBeforeChange,
     Failed,
     Panics,
+    /// It is committed when it is let.
+    Held(Arc<Notify>),
 }
 
 /// A store that does as told, and then as it should.
@@ -120,6 +125,10 @@ impl Ingest for Scripted {
             }
             Some(Trouble::Failed) => Err(StoreError::Failed("flush".into())),
             Some(Trouble::Panics) => panic!("a bug in the store"),
+            Some(Trouble::Held(let_go)) => {
+                let_go.notified().await;
+                self.memory.commit(batch, now).await
+            }
         }
     }
 
@@ -206,10 +215,18 @@ impl World {
         let snapshot = self.snapshots.get(self.account).await.unwrap();
         let dice: Arc<dyn Dice> = self.dice.clone();
         let (event, FanOut { deliveries, other_routes, expands }) =
-            Matcher::new(&IngestSettings::default()).prepare(event, &snapshot, &dice).await.unwrap();
+            Matcher::new(&IngestSettings::default()).prepare(event.into(), &snapshot, &dice).await.unwrap();
         let key = event.idempotency_key.as_deref();
         let key = key.map(|key| idempotency_key(self.account.uuid(), key, &event));
         NewEvent { event, account_version: snapshot.version, deliveries, other_routes, expands, key }
+    }
+
+    async fn many(&self, count: usize) -> Vec<NewEvent> {
+        let mut many = Vec::new();
+        for _ in 0..count {
+            many.push(self.matched(self.event(None, "one of many")).await);
+        }
+        many
     }
 
     async fn two(&self) -> Vec<NewEvent> {
@@ -282,6 +299,114 @@ async fn whatever_waits_shares_one_flush_and_is_announced_around_it() {
         let expected = Accepted { id, duplicate: false, deliveries: Some(1) };
         assert_eq!(answer.unwrap(), expected);
     }
+}
+
+/// A committer whose first flush, of as many events as were given, lasts as long as the trial.
+struct HeldFlush {
+    admission: Admission,
+    let_go: Arc<Notify>,
+    log: Arc<Log>,
+    stop: CancellationToken,
+    running: JoinHandle<()>,
+}
+
+impl HeldFlush {
+    async fn of(world: &World, events: Vec<NewEvent>) -> Self {
+        let let_go = Arc::new(Notify::new());
+        let (admission, mut committer) = world.open([Trouble::Held(let_go.clone())], limits::INGEST_QUEUE);
+        for new in events {
+            submit(&admission, new).unwrap();
+        }
+        let stop = CancellationToken::new();
+        let told = stop.clone();
+        let running = tokio::spawn(async move { committer.run(told).await });
+        let this = Self { admission, let_go, log: world.log.clone(), stop, running };
+        this.settled().await;
+        this
+    }
+
+    /// What has happened when nothing happens any more.
+    async fn settled(&self) -> Vec<String> {
+        for _ in 0..100 {
+            yield_now().await;
+        }
+        self.log.taken()
+    }
+
+    async fn submit(&self, new: NewEvent) -> Vec<String> {
+        submit(&self.admission, new).unwrap();
+        self.settled().await
+    }
+
+    /// What happens once the first flush is over.
+    async fn end(self) -> Vec<String> {
+        self.let_go.notify_one();
+        let log = self.settled().await;
+        self.stop.cancel();
+        self.running.await.unwrap();
+        log
+    }
+}
+
+const FEW: usize = limits::COMMIT_BESIDE_EVENTS;
+
+#[tokio::test]
+async fn a_second_commit_begins_beside_the_first_once_as_many_wait() {
+    let world = World::new().await;
+    let held = HeldFlush::of(&world, world.many(FEW + 1).await).await;
+    for new in world.many(FEW).await {
+        assert!(held.submit(new).await.is_empty());
+    }
+    let log = held.submit(world.matched(world.event(None, "last")).await).await;
+    assert_eq!(log, ["expected 9", "commit 9", "arrived 9"], "all of it while the first is being flushed");
+    assert_eq!(held.end().await, ["arrived 9"]);
+}
+
+#[tokio::test]
+async fn where_few_events_come_they_wait_for_the_one_commit() {
+    let world = World::new().await;
+    let held = HeldFlush::of(&world, world.many(1).await).await;
+    for new in world.many(FEW - 1).await {
+        assert!(held.submit(new).await.is_empty());
+    }
+    assert_eq!(held.end().await, ["arrived 1", "expected 7", "commit 7", "arrived 7"]);
+}
+
+#[tokio::test]
+async fn what_a_third_commit_would_have_waits_for_the_end_of_one() {
+    let world = World::new().await;
+    let (first, second) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let script = [Trouble::Held(first), Trouble::Held(second.clone())];
+    let (admission, mut committer) = world.open(script, limits::INGEST_QUEUE);
+    let mut pending = Vec::new();
+    let running = tokio::spawn(async move { committer.run(CancellationToken::new()).await });
+    for _ in 0..3 {
+        for new in world.many(FEW).await {
+            pending.push(submit(&admission, new).unwrap());
+        }
+        for _ in 0..100 {
+            yield_now().await;
+        }
+    }
+    assert_eq!(world.log.taken(), ["expected 8", "commit 8", "expected 8", "commit 8"]);
+    second.notify_one();
+    for pending in pending.drain(FEW..) {
+        answer(pending).await.unwrap();
+    }
+    assert_eq!(world.log.taken(), ["arrived 8", "expected 8", "commit 8", "arrived 8"], "beside the first");
+    running.abort();
+}
+
+#[tokio::test]
+async fn beside_a_commit_that_gives_numbers_none_begins() {
+    let world = World::new().await;
+    let mut numbered = world.matched(world.event(None, "numbered")).await;
+    numbered.deliveries.iter_mut().for_each(|delivery| delivery.sequenced = true);
+    let held = HeldFlush::of(&world, vec![numbered]).await;
+    for new in world.many(FEW).await {
+        assert!(held.submit(new).await.is_empty());
+    }
+    assert_eq!(held.end().await, ["look 1", "expected 8", "commit 8", "arrived 8"]);
 }
 
 #[tokio::test]

@@ -1,21 +1,26 @@
 //! Committing events: one statement for a batch, one more for those that lost.
+//!
+//! Most batches take a short statement that knows no conflicts. It fails as a whole where a key was used before, or where the
+//! batch was written before; then the long one is asked, which leaves out what is there. Where keys are repeated, they
+//! are repeated often: for a while after that the long one is asked at once.
 
 use super::{
     PostgresStore,
     new_deliveries::DeliveryColumns,
     planned::{Definition, Planned},
     pool::Connection,
-    rows::{Cells, Unreadable},
+    rows::{Cells, Rows, Unreadable},
     statement::{Params, Statement, params, sql, sql_file},
     trouble::Trouble,
 };
 use crate::{Committed, Ingest, NewEvent, StoreError, other_routes};
 use async_trait::async_trait;
-use domain::{id::EventId, time::Timestamp};
+use domain::{id::EventId, limits, time::Timestamp};
 use std::{
     collections::{HashMap, HashSet},
-    sync::LazyLock,
+    sync::{LazyLock, atomic::Ordering::Relaxed},
 };
+use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
 pub(super) static COMMIT: LazyLock<Planned> = LazyLock::new(|| {
@@ -29,6 +34,9 @@ pub(super) static COMMIT_TAGGED: LazyLock<Planned> = LazyLock::new(|| {
 });
 pub(super) static COMMIT_PLAIN: LazyLock<Planned> = LazyLock::new(|| {
     Planned::new(definition(sql_file!("commit_plain")), BatchColumns::default().plain_params())
+});
+pub(super) static COMMIT_KEYED: LazyLock<Planned> = LazyLock::new(|| {
+    Planned::new(definition(sql_file!("commit_keyed")), BatchColumns::default().keyed_params())
 });
 static COMMIT_LOST: LazyLock<Statement> = sql!("commit_lost");
 static PRUNE_IDEMPOTENCY: LazyLock<Statement> = sql!("prune_idempotency");
@@ -55,7 +63,7 @@ impl Ingest for PostgresStore {
         let mut parts = vec![batch];
         let mut answers = Vec::with_capacity(batch.len());
         while let Some(part) = parts.pop() {
-            match commit(&connection, part, now).await {
+            match self.commit_part(&connection, part, now).await {
                 Ok(committed) => answers.extend(committed),
                 Err(Trouble::Culprit { error }) if part.len() == 1 => {
                     answers.push(Committed::Refused(
@@ -83,19 +91,45 @@ impl Ingest for PostgresStore {
     }
 }
 
-async fn commit(
-    connection: &Connection,
-    batch: &[NewEvent],
-    now: Timestamp,
-) -> Result<Vec<Committed>, Trouble> {
-    let written = BatchColumns::of(batch, now).write(connection).await?;
-    let lost: Vec<&NewEvent> = batch.iter().filter(|new| !written.contains(&new.event.id.uuid())).collect();
-    if lost.is_empty() {
-        return Ok(vec![Committed::New; batch.len()]);
+impl PostgresStore {
+    async fn commit_part(
+        &self,
+        connection: &Connection,
+        batch: &[NewEvent],
+        now: Timestamp,
+    ) -> Result<Vec<Committed>, Trouble> {
+        let written = self.write_part(connection, &BatchColumns::of(batch, now)).await?;
+        let lost: Vec<&NewEvent> =
+            batch.iter().filter(|new| !written.contains(&new.event.id.uuid())).collect();
+        if lost.is_empty() {
+            return Ok(vec![Committed::New; batch.len()]);
+        }
+        let mut why = reasons(connection, &lost).await?;
+        let answer = |new: &NewEvent| why.remove(&new.event.id).unwrap_or(Committed::New);
+        Ok(batch.iter().map(answer).collect())
     }
-    let mut why = reasons(connection, &lost).await?;
-    let answer = |new: &NewEvent| why.remove(&new.event.id).unwrap_or(Committed::New);
-    Ok(batch.iter().map(answer).collect())
+
+    /// The ids of the events that were written, now and by this.
+    async fn write_part(
+        &self,
+        connection: &Connection,
+        rows: &BatchColumns<'_>,
+    ) -> Result<HashSet<Uuid>, Trouble> {
+        let wary = self.wary_commits.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
+        if !wary && rows.are_short() {
+            match rows.write_short(connection).await {
+                Err(Trouble::Culprit { error }) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
+                    self.wary_commits.store(limits::WARY_COMMITS, Relaxed);
+                }
+                written => return written,
+            }
+        }
+        rows.write(connection).await
+    }
+}
+
+fn written_ids(rows: &Rows) -> Result<HashSet<Uuid>, Trouble> {
+    Ok(rows.column("id").map_err(Trouble::after_write)?.into_iter().collect())
 }
 
 /// What became of the events that were not written. A loser cannot see the winner's row in its own statement, so this
@@ -224,36 +258,47 @@ impl<'a> BatchColumns<'a> {
         rows
     }
 
-    /// The ids of the events that were written, now and by this.
+    /// Leaves out what is there already.
     async fn write(&self, connection: &Connection) -> Result<HashSet<Uuid>, Trouble> {
-        let rows = match self.is_plain() {
-            true => connection.write(&COMMIT_PLAIN.call, self.plain_params()).await?,
-            false if self.tags.tag.is_empty() => {
-                connection.write(&COMMIT.call, self.untagged_params()).await?
-            }
+        let rows = match self.tags.tag.is_empty() {
+            true => connection.write(&COMMIT.call, self.untagged_params()).await?,
             false => connection.write(&COMMIT_TAGGED.call, self.params()).await?,
         };
-        Ok(rows.column("id").map_err(Trouble::after_write)?.into_iter().collect())
+        written_ids(&rows)
     }
 
-    /// Nothing in it has a key, tags or other routes, is sealed, needs an expansion or takes a number.
-    fn is_plain(&self) -> bool {
+    /// Fails where anything is there already.
+    async fn write_short(&self, connection: &Connection) -> Result<HashSet<Uuid>, Trouble> {
+        let rows = match self.keys.event_id.is_empty() {
+            true => connection.write(&COMMIT_PLAIN.call, self.plain_params()).await?,
+            false => connection.write(&COMMIT_KEYED.call, self.keyed_params()).await?,
+        };
+        written_ids(&rows)
+    }
+
+    /// Nothing in it has tags or other routes, is sealed, needs an expansion or takes a number.
+    fn are_short(&self) -> bool {
         let expands = self.events.deliveries.iter().any(Option::is_none);
         let named = self.events.other_routes.iter().any(Option::is_some);
-        let bare = self.keys.event_id.is_empty() && self.tags.tag.is_empty();
         let sealed = self.events.sealed_headers.iter().any(Option::is_some);
-        bare && !expands && !named && !sealed && !self.deliveries.sequenced.contains(&true)
+        self.tags.tag.is_empty() && !expands && !named && !sealed && !self.deliveries.sequenced.contains(&true)
     }
 
-    /// Without what a plain batch has none of.
-    fn plain_params(&self) -> Params<'_, '_> {
+    /// Without what only long statements write.
+    fn keyed_params(&self) -> Params<'_, '_> {
         self.untagged_params().without(&[
-            "now",
             "event_keyed",
             "event_other_routes",
             "event_tags",
             "event_sealed_headers",
             "delivery_sequenced",
+        ])
+    }
+
+    /// The same without keys.
+    fn plain_params(&self) -> Params<'_, '_> {
+        self.keyed_params().without(&[
+            "now",
             "key_scope",
             "key_hash",
             "key_body_hash",

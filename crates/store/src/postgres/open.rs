@@ -46,8 +46,9 @@ pub(super) async fn check_and_migrate(address: &Address, accept_data_loss: bool)
     answer_in_time(seconds + 1, ask(&lock.client, &LOCK_SCHEMA, params![schema: place => TEXT])).await?;
     let migrated = async {
         migrate(&mut connection.client, address).await?;
-        let all: [&planned::Planned; 19] = [
+        let all: [&planned::Planned; 20] = [
             &ingest::COMMIT,
+            &ingest::COMMIT_KEYED,
             &ingest::COMMIT_PLAIN,
             &ingest::COMMIT_TAGGED,
             &catalog::DESTINATION_RECORDS,

@@ -57,10 +57,10 @@ impl Pools {
                 .build();
             Ok(pool.expect("a runtime is given for the timeouts"))
         };
-        // Two to ingest: the chore that forgets old keys does not make the committer wait.
+        // Three to ingest: two commits may be under way, and the chore that forgets old keys does not make them wait.
         Ok(Self {
             general: pool(size.max(1))?,
-            ingest: pool(2)?,
+            ingest: pool(3)?,
             settle: pool(1)?,
             lease: pool(1)?,
             engine: pool(ENGINE_CONNECTIONS)?,

@@ -3,7 +3,7 @@
 use super::{
     SqliteStore, Trouble, audit_log, order,
     rows::Columns,
-    settle::{self, PreparedSettlement},
+    settle::{self, FlushShare, PreparedSettlement},
     statement::{bound, sql},
     tally,
     trouble::Reach,
@@ -182,14 +182,11 @@ impl SqliteStore {
     ) -> Result<Vec<bool>, StoreError> {
         let settlements = Arc::clone(settlements);
         let ingested_at = Timestamp::from_micros(self.ingested_at.load(Ordering::Relaxed));
-        let quiet = now.since(ingested_at) >= limits::INGEST_QUIET;
-        let count = match quiet {
-            true => settlements.len() - from,
-            false => settle::count_for_one_flush(&settlements[from..]),
-        };
+        let hurry = now.since(ingested_at) < limits::INGEST_QUIET;
         let mut one_by_one = false;
         self.write(Priority::Settle, move |connection| {
-            let settled = settle::settle(connection, &settlements[from..from + count], one_by_one, now);
+            let share = FlushShare::begin(hurry);
+            let settled = settle::settle(connection, &settlements[from..], share, one_by_one, now);
             // The writer rolls back what has failed and asks once more.
             one_by_one |= settled.is_err();
             settled

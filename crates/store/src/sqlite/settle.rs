@@ -22,10 +22,10 @@ use domain::{
     outcome::{DeadReason, Outcome},
     time::Timestamp,
 };
-use rusqlite::{Connection, types::ValueRef};
+use rusqlite::{CachedStatement, Connection, types::ValueRef};
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 pub(super) const SETTLE_END: &str = sql!("settle_end");
@@ -56,6 +56,20 @@ pub(super) struct PreparedSettlement {
     node: Option<NodeId>,
     attempted: Option<Attempted>,
     consequence: Option<Consequence>,
+}
+
+/// What most settlements need, ready.
+struct SettleStatements<'c> {
+    connection: &'c Connection,
+    end: CachedStatement<'c>,
+    fact: CachedStatement<'c>,
+}
+
+impl<'c> SettleStatements<'c> {
+    fn new(connection: &'c Connection) -> Result<Self, Trouble> {
+        let (end, fact) = (connection.prepare_cached(SETTLE_END)?, connection.prepare_cached(SETTLE_FACT)?);
+        Ok(Self { connection, end, fact })
+    }
 }
 
 struct Attempted {
@@ -106,9 +120,10 @@ impl PreparedSettlement {
         }
     }
 
-    fn settle(&self, connection: &Connection) -> Result<Effect, Trouble> {
-        if self.move_row(connection)? {
-            self.record(connection, true)?;
+    fn settle(&self, with: &mut SettleStatements<'_>) -> Result<Effect, Trouble> {
+        let connection = with.connection;
+        if self.move_row(with)? {
+            self.record_on(with.connection, &mut with.fact, true)?;
             let Settled::Ended(ending) = self.settled else { return Ok(Effect::Moved(None)) };
             dead_letters::resolve(connection, &self.delivery, ending, self.ended_at)?;
             return Ok(Effect::Moved(Some(ending)));
@@ -123,17 +138,17 @@ impl PreparedSettlement {
             event_id: self.delivery.event_id,
         );
         if !erased.exists(connection)? {
-            self.record(connection, false)?;
+            self.record_on(connection, &mut with.fact, false)?;
         }
         Ok(Effect::Nothing)
     }
 
-    fn move_row(&self, connection: &Connection) -> Result<bool, Trouble> {
+    fn move_row(&self, with: &mut SettleStatements<'_>) -> Result<bool, Trouble> {
         let Delivery { id, account_id, attempts, .. } = self.delivery;
         let rows = match self.settled {
             Settled::Ended(_) => {
                 let ended = bound!(SETTLE_END, account_id: account_id, delivery_id: id, attempts: attempts)
-                    .execute(connection)?;
+                    .execute_on(&mut with.end)?;
                 if ended == 1 {
                     tally::went(&self.delivery);
                 }
@@ -155,7 +170,7 @@ impl PreparedSettlement {
                     outcome: tried.map(|tried| tried.outcome.as_str()),
                     http_status: tried.and_then(|tried| tried.http_status),
                 )
-                .execute(connection)?
+                .execute(with.connection)?
             }
         };
         Ok(rows == 1)
@@ -163,6 +178,15 @@ impl PreparedSettlement {
 
     /// Writes the fact, once whatever happens. An ending that ended nothing is none.
     pub(super) fn record(&self, connection: &Connection, moved: bool) -> Result<(), Trouble> {
+        self.record_on(connection, &mut connection.prepare_cached(SETTLE_FACT)?, moved)
+    }
+
+    fn record_on(
+        &self,
+        connection: &Connection,
+        insert: &mut CachedStatement<'_>,
+        moved: bool,
+    ) -> Result<(), Trouble> {
         let ending = match self.settled {
             Settled::Ended(ending) if moved => Some(ending),
             _ => None,
@@ -201,7 +225,7 @@ impl PreparedSettlement {
             detail: tried.map(|tried| &tried.detail),
             sequence: delivery.sequence,
         )
-        .execute(connection)?;
+        .execute_on(insert)?;
         if let (1, Some(Ending::DeadLetter(reason))) = (written, ending) {
             bound!(
                 COUNT_DEAD_LETTER,
@@ -244,15 +268,29 @@ impl Attempted {
     }
 }
 
-/// How many of them the writer takes in one flush. Rows of one destination lie side by side, those of another on other
-/// pages: 256 of a crowd would hold it for much longer than 256 of a few.
-pub(super) fn count_for_one_flush(settlements: &[PreparedSettlement]) -> usize {
-    let mut destinations = HashSet::new();
-    let mut fits = |settlement: &PreparedSettlement| {
-        destinations.insert(settlement.delivery.destination_id);
-        destinations.len() <= limits::SETTLE_DESTINATIONS_ONE_WRITER
-    };
-    settlements.iter().take_while(|settlement| fits(settlement)).count()
+/// Says how many settlements the writer takes in one flush while events come. Rows of one destination lie side by side, those of
+/// another on other pages: 256 of a crowd may hold it for much longer than 256 of a few. How much longer depends on which of
+/// those pages are in memory, so it is seen by the clock.
+pub(super) struct FlushShare {
+    begun: Instant,
+    destinations: HashSet<DestinationId>,
+    hurry: bool,
+}
+
+impl FlushShare {
+    /// All of them, unless there is a hurry.
+    pub(super) fn begin(hurry: bool) -> Self {
+        Self { begun: Instant::now(), destinations: HashSet::new(), hurry }
+    }
+
+    fn takes(&mut self, destination: DestinationId) -> bool {
+        if !self.hurry {
+            return true;
+        }
+        self.destinations.insert(destination);
+        self.destinations.len() <= limits::SETTLE_DESTINATIONS_ONE_WRITER
+            || self.begun.elapsed() < limits::SETTLE_HURRY_ONE_WRITER
+    }
 }
 
 /// A blob where it is packed.
@@ -265,19 +303,23 @@ impl Value for detail::StoredDetail {
     }
 }
 
-/// All at once or, where SQLite will not take one of them, one by one. The node is not asked for: one process has the
+/// As many as are its share, all at once or, where SQLite will not take one of them, one by one. The node is not asked for: one process has the
 /// lock, and what it says is the owner's word.
 pub(super) fn settle(
     connection: &Connection,
     settlements: &[PreparedSettlement],
+    mut share: FlushShare,
     one_by_one: bool,
     now: Timestamp,
 ) -> Result<Vec<bool>, Trouble> {
+    let mut with = SettleStatements::new(connection)?;
+    let its_own = settlements.iter().take_while(|settlement| share.takes(settlement.delivery.destination_id));
     let effects: Result<Vec<Effect>, Trouble> = match one_by_one {
-        false => settlements.iter().map(|settlement| settlement.settle(connection)).collect(),
-        true => settlements.iter().map(|settlement| settle_alone(connection, settlement, now)).collect(),
+        false => its_own.map(|settlement| settlement.settle(&mut with)).collect(),
+        true => its_own.map(|settlement| settle_alone(&mut with, settlement, now)).collect(),
     };
     let effects = effects?;
+    drop(with);
     let ended = settlements.iter().zip(&effects).filter_map(|(settlement, effect)| match effect {
         Effect::Moved(Some(ending)) => Some((settlement.delivery.replay_id?, *ending)),
         _ => None,
@@ -293,11 +335,11 @@ pub(super) fn settle(
 /// One that SQLite will not take ends its delivery with the least that can be said: left in the queue, it would be sent
 /// again for ever.
 fn settle_alone(
-    connection: &Connection,
+    with: &mut SettleStatements<'_>,
     settlement: &PreparedSettlement,
     now: Timestamp,
 ) -> Result<Effect, Trouble> {
-    if let Some(effect) = try_to_settle(connection, settlement)? {
+    if let Some(effect) = try_to_settle(with, settlement)? {
         return Ok(effect);
     }
     let ending = Ending::DeadLetter(DeadReason::Undeliverable);
@@ -308,17 +350,18 @@ fn settle_alone(
         settlement.node,
         ending,
     );
-    Ok(try_to_settle(connection, &least)?.unwrap_or(Effect::Nothing))
+    Ok(try_to_settle(with, &least)?.unwrap_or(Effect::Nothing))
 }
 
 /// None if SQLite will not take it: then nothing of it is written, and its neighbours go on.
 fn try_to_settle(
-    connection: &Connection,
+    with: &mut SettleStatements<'_>,
     settlement: &PreparedSettlement,
 ) -> Result<Option<Effect>, Trouble> {
+    let connection = with.connection;
     connection.prepare_cached("savepoint settlement")?.execute([])?;
     let mark = tally::mark();
-    let effect = match settlement.settle(connection) {
+    let effect = match settlement.settle(with) {
         Err(trouble) if trouble.reach() == Reach::Row && !connection.is_autocommit() => {
             connection.prepare_cached("rollback to settlement")?.execute([])?;
             tally::back_to(mark);
@@ -371,4 +414,25 @@ fn switch(
         };
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(mut share: FlushShare) -> usize {
+        let destinations = (0..256).map(|number| DestinationId::at(Timestamp::MIN, number));
+        destinations.take_while(|destination| share.takes(*destination)).count()
+    }
+
+    #[test]
+    fn while_events_come_a_flush_has_what_is_written_soon_and_that_of_a_few_destinations_in_any_case() {
+        let long_ago =
+            Instant::now().checked_sub(Duration::from_secs(1)).expect("a machine that runs for a second");
+        let slow = |hurry| FlushShare { begun: long_ago, ..FlushShare::begin(hurry) };
+        assert_eq!(taken(slow(true)), limits::SETTLE_DESTINATIONS_ONE_WRITER);
+        assert_eq!(taken(slow(false)), 256, "nobody waits");
+        let soon = FlushShare { begun: Instant::now() + Duration::from_secs(60), ..FlushShare::begin(true) };
+        assert_eq!(taken(soon), 256);
+    }
 }

@@ -3,19 +3,22 @@
 -- Fenced twice. A node whose row is gone moves nothing: the lock lets renewals pass and makes the reaper wait. And the
 -- row decides: it must be there with the attempts it had at the start, so a cancel that commits meanwhile stays, and
 -- a batch that is run again finds nothing to move. Run with other joins than nested loops switched off: on a young
--- table the planner would rather read all of the queue than look up each delivery.
+-- table the planner would rather read all of the queue than look up each delivery. Columns are read by their place: unnest
+-- would write each of them down first.
 with me as materialized (
     select id from nodes where id = :settling_node_id for key share
 ),
 c as materialized (
-    select *
-    from unnest(:delivery_id, :attempt_id, :account_id, :event_id, :destination_id, :route_id, :replay_id, :origin,
-                :attempts_before, :number, :attempts, :spent, :started_at, :duration_us, :outcome,
-                :http_status, :detail, :node_id, :ending, :reason, :ended_at, :track, :rank, :due_at, :tls_errors,
-                :sequence, :detail_packed)
-        as c (delivery_id, attempt_id, account_id, event_id, destination_id, route_id, replay_id, origin,
-              attempts_before, number, attempts, spent, started_at, duration_us, outcome, http_status, detail, node_id,
-              ending, reason, ended_at, track, rank, due_at, tls_errors, sequence, detail_packed)
+    select (:delivery_id)[place] as delivery_id, (:attempt_id)[place] as attempt_id, (:account_id)[place] as account_id,
+           (:event_id)[place] as event_id, (:destination_id)[place] as destination_id, (:route_id)[place] as route_id,
+           (:replay_id)[place] as replay_id, (:origin)[place] as origin, (:attempts_before)[place] as attempts_before,
+           (:number)[place] as number, (:attempts)[place] as attempts, (:spent)[place] as spent,
+           (:started_at)[place] as started_at, (:duration_us)[place] as duration_us, (:outcome)[place] as outcome,
+           (:http_status)[place] as http_status, (:detail)[place] as detail, (:node_id)[place] as node_id,
+           (:ending)[place] as ending, (:reason)[place] as reason, (:ended_at)[place] as ended_at, (:track)[place] as track,
+           (:rank)[place] as rank, (:due_at)[place] as due_at, (:tls_errors)[place] as tls_errors,
+           (:sequence)[place] as sequence, (:detail_packed)[place] as detail_packed
+    from generate_series(1, cardinality(:delivery_id)) as place
 ),
 gone as (
     delete from queue q

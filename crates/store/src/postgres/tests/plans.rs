@@ -12,7 +12,7 @@ use crate::{
         dead_letters::RESOLVE_CHAINS,
         expand::{NUMBERINGS_OF, ROUTES_AFTER},
         history::FANOUT_COUNTS,
-        ingest::{COMMIT, COMMIT_PLAIN, COMMIT_TAGGED},
+        ingest::{COMMIT, COMMIT_KEYED, COMMIT_PLAIN, COMMIT_TAGGED},
         order::{TAKE_TURNS, TRACKS},
         planned::Planned,
         queue::{BACKLOG, FETCH, FETCH_EVENTS, LANES},
@@ -183,11 +183,14 @@ async fn commit_looks_up_each_account_once() {
         world.grow(&ground, age).await;
         let whole = world.explain_planned(&COMMIT).await;
         let tagged = world.explain_planned(&COMMIT_TAGGED).await;
-        for plan in [&whole, &tagged, &world.explain_planned(&COMMIT_PLAIN).await] {
+        let keyed = world.explain_planned(&COMMIT_KEYED).await;
+        for plan in [&whole, &tagged, &keyed, &world.explain_planned(&COMMIT_PLAIN).await] {
             // Nested loops would look at each event for each delivery.
             check(plan, age, &["Index Scan using accounts_pkey", "Hash Join"], &["Seq Scan", "Nested Loop"]);
         }
         check(&whole, age, &["Conflict Arbiter Indexes: sequences_pkey"], &[]);
+        // All keys are taken, in order, before the first event is written.
+        check(&keyed, age, &["One-Time Filter", "Sort Key"], &[]);
     }
     world.clean_up().await;
 }

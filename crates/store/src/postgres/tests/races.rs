@@ -14,7 +14,11 @@ use domain::{
     testing::audit_entry,
     time::Timestamp,
 };
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 use tokio::task::JoinSet;
 
 const RACERS: usize = 200;
@@ -38,6 +42,22 @@ async fn a_key_is_won_once_however_batches_overlap() {
             world.store.prune_idempotency(Timestamp::MAX, 1000).await.expect("keys are forgotten");
         assert_eq!(forgotten, 50);
     }
+    world.clean_up().await;
+}
+
+#[tokio::test]
+async fn a_commit_that_meets_a_used_key_is_made_again_and_those_after_it_look_first() {
+    let world = World::new().await;
+    let ground = world.ground().await;
+    let commit = async |keys: &[u8]| {
+        let batch: Vec<_> = keys.iter().map(|key| ground.event(world.now, Some(*key))).collect();
+        let answers = world.commit(&batch).await;
+        let new = Vec::from_iter(answers.iter().map(|answer| *answer == Committed::New));
+        (new, world.store.wary_commits.load(Ordering::Relaxed))
+    };
+    assert_eq!(commit(&[1, 2]).await, (vec![true, true], 0));
+    assert_eq!(commit(&[3, 2, 4]).await, (vec![true, false, true], limits::WARY_COMMITS));
+    assert_eq!(commit(&[4, 5, 5]).await, (vec![false, true, false], limits::WARY_COMMITS - 1));
     world.clean_up().await;
 }
 

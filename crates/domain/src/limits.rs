@@ -606,8 +606,11 @@ pub const SETTLE_BATCH_BYTES: usize = 1024 * 1024;
 pub const SETTLE_DESTINATIONS_ONE_WRITER: usize = 32;
 /// … unless no event has come for so long: a backlog is worked off faster by whole batches.
 pub const INGEST_QUIET: Duration = Duration::from_secs(1);
-/// Under load, from one flush of results or read of waiting deliveries to the next: so many times as long as it took,
-/// within these bounds.
+/// A result waits so long for others to be written with, if nobody waits for it and they are no whole batch before. So much
+/// of what was sent comes twice after a crash.
+pub const SETTLE_WAIT: Duration = Duration::from_millis(40);
+/// Under load, from one flush of endings or read of waiting deliveries to the next: so many times as long as it took, within
+/// these bounds.
 pub const BATCH_INTERVAL_TIMES: u32 = 4;
 pub const BATCH_INTERVAL_MIN: Duration = Duration::from_millis(5);
 pub const BATCH_INTERVAL_MAX: Duration = Duration::from_millis(40);

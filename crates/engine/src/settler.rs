@@ -1,9 +1,11 @@
 //! Makes results durable: whatever has ended since the last flush is written in one transaction.
 //!
 //! A batch is tried until it is written: every settlement can be run again, and until it is flushed its lane counts it
-//! against its limit, which is the back-pressure. A flush costs much the same for one result as for many, so they
-//! come at intervals while there is load (`batch_interval`), and at once when a lane can start nothing more before it.
-//! Accounts have their turns in a flush one after the other. Results of attempts go first; endings of disabled or deleted destinations, which may be millions, fill up what is left of a flush.
+//! against its limit, which is the back-pressure. A flush costs much the same for one result as for many, so results wait
+//! for others: until a whole batch is there, until somebody waits for one of them, and never longer than
+//! [`limits::SETTLE_WAIT`]. What a crash finds unwritten is sent once more. Accounts have their turns in a flush one after
+//! the other. Results of attempts go first; endings of disabled or deleted destinations, which may be millions, fill up
+//! what is left of a flush, and without results come at intervals (`batch_interval`).
 
 use crate::{backoff::Backoff, batch_interval::batch_interval, dispatcher::Message, metrics::Metrics};
 use domain::{
@@ -15,11 +17,17 @@ use domain::{
 };
 use futures_util::FutureExt as _;
 use sharing::TurnQueue;
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 use store::{Fact, GateWord, Settlement, Store, StoreError, failpoint};
 use tokio::{
     sync::{Notify, mpsc},
-    time::Instant,
+    time::{Instant, timeout_at},
 };
 
 pub(crate) struct Settler {
@@ -36,7 +44,23 @@ pub(crate) struct Settler {
 pub(crate) struct SettlerQueue {
     results: SettlementQueue,
     endings: SettlementQueue,
-    hurry: Arc<Notify>,
+    bell: Arc<Bell>,
+}
+
+/// What wakes the settler before its time.
+#[derive(Default)]
+struct Bell {
+    rung: Notify,
+    /// Results that are in no batch yet, and those of them that somebody waits for.
+    waiting: AtomicUsize,
+    hurried: AtomicUsize,
+}
+
+impl Bell {
+    fn is_due(&self) -> bool {
+        self.hurried.load(Ordering::Relaxed) > 0
+            || self.waiting.load(Ordering::Relaxed) >= limits::SETTLE_BATCH
+    }
 }
 
 /// What comes in, and what has and waits for its account's turn.
@@ -49,6 +73,8 @@ struct SettlementQueue {
 pub(crate) struct PendingSettlement {
     pub(crate) settlement: Settlement,
     pub(crate) gate_word: Option<Box<GateWord>>,
+    /// Somebody waits for it.
+    pub(crate) hurry: bool,
 }
 
 /// What is written together.
@@ -56,21 +82,52 @@ pub(crate) struct PendingSettlement {
 struct SettlementBatch {
     settlements: Vec<Settlement>,
     gate_words: Vec<GateWord>,
+    /// How many of them are results, and were hurried.
+    results: usize,
+    hurried: usize,
 }
 
 impl SettlementBatch {
-    fn push(&mut self, PendingSettlement { settlement, gate_word }: PendingSettlement) {
+    fn push(&mut self, PendingSettlement { settlement, gate_word, hurry }: PendingSettlement) {
+        self.results += usize::from(is_result(&settlement));
+        self.hurried += usize::from(hurry);
         self.settlements.push(settlement);
         self.gate_words.extend(gate_word.map(|word| *word));
+    }
+
+    /// Rows of one destination lie side by side in the store, and those of one of them keep their order.
+    fn by_destination(mut self) -> Self {
+        self.settlements.sort_by_key(|settlement| (settlement.shard, settlement.delivery.destination_id));
+        self
     }
 }
 
 /// The way to the settler.
 pub(crate) struct SettlerHandle {
-    pub(crate) results: mpsc::UnboundedSender<PendingSettlement>,
-    pub(crate) endings: mpsc::UnboundedSender<PendingSettlement>,
-    /// Rung when a lane waits for the next flush.
-    pub(crate) hurry: Arc<Notify>,
+    results: mpsc::UnboundedSender<PendingSettlement>,
+    endings: mpsc::UnboundedSender<PendingSettlement>,
+    bell: Arc<Bell>,
+}
+
+impl SettlerHandle {
+    /// To be written with others, or soon if somebody waits for it. A settler that is gone means that the node is stopping
+    /// and its grace has ended.
+    pub(crate) fn finished(&self, mut result: PendingSettlement) {
+        // What others have to go by is not held back.
+        result.hurry |= result.gate_word.is_some() || result.settlement.consequence.is_some();
+        let hurry = result.hurry;
+        let waiting = self.bell.waiting.fetch_add(1, Ordering::Relaxed) + 1;
+        self.bell.hurried.fetch_add(usize::from(hurry), Ordering::Relaxed);
+        let _ = self.results.send(result);
+        if hurry || waiting == limits::SETTLE_BATCH {
+            self.bell.rung.notify_one();
+        }
+    }
+
+    /// To be written when there is room.
+    pub(crate) fn ended(&self, ending: PendingSettlement) {
+        let _ = self.endings.send(ending);
+    }
 }
 
 /// A settlement that is durable, and what the lane needs to know of it.
@@ -90,13 +147,13 @@ pub(crate) struct DurableSettlement {
 pub(crate) fn channels() -> (SettlerHandle, SettlerQueue) {
     let (results, results_waiting) = mpsc::unbounded_channel();
     let (endings, endings_waiting) = mpsc::unbounded_channel();
-    let hurry = Arc::<Notify>::default();
+    let bell = Arc::<Bell>::default();
     (
-        SettlerHandle { results, endings, hurry: Arc::clone(&hurry) },
+        SettlerHandle { results, endings, bell: Arc::clone(&bell) },
         SettlerQueue {
             results: SettlementQueue::new(results_waiting),
             endings: SettlementQueue::new(endings_waiting),
-            hurry,
+            bell,
         },
     )
 }
@@ -107,9 +164,9 @@ impl Settler {
         let mut backoff = Backoff::default();
         let mut next_flush = Instant::now();
         while let Some(first) = self.waiting.first().await {
-            self.waiting.gather(next_flush).await;
+            self.waiting.gather(&first, next_flush).await;
             let begun = Instant::now();
-            let batch = self.waiting.batch(first);
+            let batch = self.waiting.batch(first).by_destination();
             supervisor::failpoint();
             while let Err(error) = self.flush(&batch).await {
                 if backoff.worth_telling() {
@@ -131,7 +188,7 @@ impl Settler {
     /// Words about gates first: the next owner of the lane must not send into a hold that a result speaks of.
     async fn write(
         &self,
-        SettlementBatch { settlements: batch, gate_words }: &SettlementBatch,
+        SettlementBatch { settlements: batch, gate_words, .. }: &SettlementBatch,
     ) -> Result<(), StoreError> {
         failpoint::hit("settle.before");
         if !gate_words.is_empty() {
@@ -169,13 +226,19 @@ impl SettlerQueue {
         }
     }
 
-    /// Lets others join until the next flush is due, unless a lane waits for it.
-    async fn gather(&self, next_flush: Instant) {
-        tokio::select! {
-            biased;
-            () = self.hurry.notified() => {}
-            () = tokio::time::sleep_until(next_flush) => {}
-        }
+    /// Lets others join, unless a batch is full or somebody waits for it.
+    async fn gather(&self, first: &PendingSettlement, next_flush: Instant) {
+        let until = match is_result(&first.settlement) {
+            true => Instant::now() + limits::SETTLE_WAIT,
+            false => next_flush,
+        };
+        let due = async {
+            while !self.bell.is_due() {
+                self.bell.rung.notified().await;
+            }
+        };
+        // Nobody has rung in time: what is there is written.
+        let _ = timeout_at(until, due).await;
     }
 
     /// Whatever has gathered, as much as fits a flush and was begun under one node id.
@@ -199,6 +262,8 @@ impl SettlerQueue {
         };
         take(&mut self.results, limits::SETTLE_BATCH);
         take(&mut self.endings, limits::ENDING_BATCH);
+        self.bell.waiting.fetch_sub(batch.results, Ordering::Relaxed);
+        self.bell.hurried.fetch_sub(batch.hurried, Ordering::Relaxed);
         batch
     }
 }
@@ -213,6 +278,10 @@ impl SettlementQueue {
             self.waiting.push(pending.settlement.delivery.account_id, pending);
         }
     }
+}
+
+fn is_result(settlement: &Settlement) -> bool {
+    matches!(settlement.fact, Fact::Attempted(_))
 }
 
 /// The node that made the attempt, or ended the delivery without one.
@@ -232,7 +301,7 @@ fn flushed((settlement, moved): (&Settlement, bool)) -> DurableSettlement {
         delivery: settlement.delivery.id,
         track: settlement.delivery.position.track,
         settled: if moved { settlement.settled } else { gone },
-        attempted: matches!(settlement.fact, Fact::Attempted(_)),
+        attempted: is_result(settlement),
         switched: settlement.consequence.is_some(),
     }
 }
@@ -250,3 +319,6 @@ fn weight(settlement: &Settlement) -> usize {
     let sealed = attempt.detail.sealed.as_ref().map_or(0, |sealed| sealed.0.len());
     ROW_BYTES + attempt.detail.url.len() + request + response + sealed
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,8 +16,8 @@
 //! - **A panic** is this attempt's fault: it is recorded and retried, and its lane goes on.
 //! - **Credentials** are asked for before the sink is, within the deadline and under the node's lease (`credentials`).
 //!
-//! HTTP ([`http`]) is the first kind. It alone keeps connections for the next request: its pool has the egress for its
-//! connector, under the lease, and its sink waits until the connection it used is idle again or closed.
+//! HTTP ([`http`]) is the first kind. It alone keeps connections for the next request: they are made by the egress, under the
+//! lease, and driven by the attempt itself, so that a connection is at rest or closed when its attempt is over.
 
 mod http;
 mod redaction;

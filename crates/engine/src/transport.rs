@@ -1,28 +1,25 @@
 //! One HTTP request and its answer, as the HTTP sink sees them: a trait, so that the engine can run against a simulated
-//! internet, and its real form on hyper.
+//! internet, and its real form on hyper's connections.
+
+mod connection;
+mod kept;
 
 use crate::{
-    egress::{ClientIdentity, Egress, EgressError, LinkFacts, TlsFault},
+    egress::{ClientIdentity, Egress, EgressError, Location, TlsFault},
     sink::Permit,
 };
 use bytes::{Bytes, BytesMut};
+use connection::HttpConnection;
 use domain::{
     limits,
     outcome::{FailureKind, Fault},
 };
-use http::{HeaderMap, Request, Uri};
-use http_body_util::{BodyExt, Full};
+use http::{HeaderMap, HeaderValue, Request, Response, Uri, header::HOST};
+use http_body_util::Full;
 use hyper::body::{Body, Incoming};
-use hyper_util::{
-    client::legacy::{
-        self, Client,
-        connect::{CaptureConnection, capture_connection},
-    },
-    rt::{TokioExecutor, TokioTimer},
-};
+use kept::{KeptConnections, Obtained, Unobtained};
 use std::{error::Error as StdError, io, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout_at};
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Sends one request. Never fails: trouble is a [`Fault`] in the answer. It returns when the use of the connection has
 /// ended or the connection is closed.
@@ -113,9 +110,9 @@ pub struct ConnectionFacts {
 /// The real one: HTTP/1.1 with keep-alive.
 pub struct HttpTransport {
     egress: Egress,
-    client: Client<Egress, Full<Bytes>>,
+    kept: Arc<KeptConnections>,
     /// Connections that are kept, busy and idle.
-    kept: usize,
+    most: usize,
 }
 
 impl HttpTransport {
@@ -124,73 +121,87 @@ impl HttpTransport {
     }
 
     /// With so many connections for the next requests, over all hosts.
-    #[expect(clippy::disallowed_methods, reason = "it has the egress for its connector")]
-    pub fn keeping(egress: Egress, kept: usize) -> Self {
-        let client = Client::builder(TokioExecutor::new())
-            // How many there are is counted over all hosts: those that the pool has got back when they turn out to be too many
-            // are not used again, and must not stand in the way of others.
-            .pool_idle_timeout(limits::IDLE_TIMEOUT)
-            .pool_timer(TokioTimer::new())
-            .timer(TokioTimer::new())
-            .http1_max_headers(limits::RESPONSE_HEADERS)
-            .http1_max_buf_size(limits::RESPONSE_HEAD_BYTES)
-            // hyper hands back only requests it never began to write, so this cannot double one.
-            .retry_canceled_requests(true)
-            .build(egress.clone());
-        Self { egress, client, kept }
+    pub fn keeping(egress: Egress, most: usize) -> Self {
+        Self { egress, kept: Arc::default(), most }
+    }
+
+    /// The head of the answer, the connection it came by, and where that leads. What is dropped on the way closes its
+    /// connection, whatever is still to be written.
+    async fn ask(
+        &self,
+        uri: &Uri,
+        identity: Option<&Arc<ClientIdentity>>,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<(Response<Incoming>, HttpConnection, Location), HttpFailure> {
+        let of_egress = |error| HttpFailure::of_egress(&error);
+        let location = self.egress.locate(uri, identity).await.map_err(of_egress)?;
+        loop {
+            let connect = || self.egress.connect_to(&location);
+            let obtained = self.kept.obtain(location.key(), connect, self.most).await;
+            let Obtained { mut connection, is_kept } = obtained.map_err(|error| match error {
+                Unobtained::Egress(error) => of_egress(error),
+                Unobtained::Http(error) => failure(&error),
+            })?;
+            let mut refused = match connection.send(request).await {
+                Ok(head) => return Ok((head, connection, location)),
+                Err(refused) => refused,
+            };
+            // It is handed back only if nothing of it was written, so this cannot double one: the other side has closed a
+            // connection that rested.
+            if let Some(unwritten) = refused.take_message().filter(|_| is_kept) {
+                request = unwritten;
+                continue;
+            }
+            return Err(match connection.facts().refuses_us() {
+                true => of_egress(EgressError::Tls(TlsFault::ClientCertificate)),
+                false => failure(refused.error()),
+            });
+        }
     }
 }
 
 impl Transport for HttpTransport {
     async fn send(&self, outgoing: HttpRequest) -> HttpAnswer {
         let started = Instant::now();
-        let deadline = outgoing.deadline;
-        let (uri, dns) =
-            match timeout_at(deadline, self.egress.located(outgoing.uri, outgoing.identity.as_ref())).await {
-                Ok(Ok(located)) => located,
-                Ok(Err(error)) => return HttpAnswer::failed(HttpFailure::of_egress(&error)),
-                Err(_) => return HttpAnswer::failed(HttpFailure::timed_out(outgoing.timeout)),
+        let HttpRequest { uri, headers, body, deadline, timeout, identity, room, .. } = outgoing;
+        let request = request(&uri, headers, body);
+        let (head, mut connection, location) =
+            match timeout_at(deadline, self.ask(&uri, identity.as_ref(), request)).await {
+                Ok(Ok(answered)) => answered,
+                Ok(Err(failure)) => return HttpAnswer::failed(failure),
+                Err(_) => return HttpAnswer::failed(HttpFailure::timed_out(timeout)),
             };
-        let (body, is_written) = watched(outgoing.body);
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = http::Method::POST;
-        *request.uri_mut() = uri;
-        *request.headers_mut() = outgoing.headers;
-        let open = OpenRequest { link: capture_connection(&mut request), has_ended: false };
-        let sent = timeout_at(deadline, self.client.request(request)).await;
-        let response = match sent {
-            Ok(Ok(response)) => response,
-            Ok(Err(_)) if open.link().is_some_and(|link| link.refuses_us()) => {
-                let refused = EgressError::Tls(TlsFault::ClientCertificate);
-                return HttpAnswer::failed(HttpFailure::of_egress(&refused));
-            }
-            Ok(Err(error)) => return HttpAnswer::failed(failure(&error)),
-            Err(_) => {
-                open.close().await;
-                return HttpAnswer::failed(HttpFailure::timed_out(outgoing.timeout));
-            }
-        };
         let first_byte = started.elapsed();
-        let link = response.extensions().get::<LinkFacts>();
-        let connection = link.map(|link| ConnectionFacts { dns, ..link.take() });
-        // Before its body is read: until then the pool has not got it back.
-        if link.is_some_and(|link| link.is_worn_out() || link.is_one_too_many(self.kept)) {
-            open.retire();
-        }
-        let (head, body) = response.into_parts();
-        let room = outgoing.room;
+        let facts = ConnectionFacts { dns: location.waited, ..connection.facts().take() };
+        let (head, body) = head.into_parts();
         let deadline = deadline.min(Instant::now() + room.wait);
         let BodyPrefix { body, truncated, read_to_its_end } =
-            read_prefix(body, room.kept_bytes, deadline).await;
-        // A destination that answers before it has been told everything, and then does not listen, has answered. What is
-        // still to be written would wait for it for ever, with its slot and its memory.
-        if !read_to_its_end || is_written.is_some_and(|is_written| !is_written.is_cancelled()) {
-            open.close().await;
+            read_prefix(&mut connection, body, room.kept_bytes, deadline).await;
+        // Otherwise it is closed: what is left of the answer is not worth reading. A destination that answers before it has been
+        // told everything, and then does not listen, has answered, and its connection does not rest.
+        if read_to_its_end {
+            self.kept.give_back(location.key(), connection, self.most);
         }
-        open.ended();
         let received = HttpResponse { status: head.status.as_u16(), headers: head.headers, body, truncated };
-        HttpAnswer { result: Ok(received), connection, first_byte: Some(first_byte) }
+        HttpAnswer { result: Ok(received), connection: Some(facts), first_byte: Some(first_byte) }
     }
+}
+
+/// A POST as it is written: the path alone in its first line, and the host in a header.
+fn request(uri: &Uri, mut headers: HeaderMap, body: Bytes) -> Request<Full<Bytes>> {
+    if let (Some(host), None) = (uri.host(), headers.get(HOST)) {
+        let usual = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+        let named = match uri.port_u16().filter(|port| *port != usual) {
+            Some(port) => HeaderValue::try_from(format!("{host}:{port}")),
+            None => HeaderValue::from_str(host),
+        };
+        headers.extend(named.ok().map(|named| (HOST, named)));
+    }
+    let mut request = Request::new(Full::new(body));
+    *request.method_mut() = http::Method::POST;
+    *request.uri_mut() = uri.path_and_query().cloned().map_or_else(Uri::default, Uri::from);
+    *request.headers_mut() = headers;
+    request
 }
 
 impl HttpAnswer {
@@ -201,14 +212,19 @@ impl HttpAnswer {
 
 /// Reads what is worth keeping, and a little more so that the connection can be used again. The status has decided
 /// already: whatever goes wrong here only cuts the text short. A body that is dropped unread closes its connection.
-async fn read_prefix(mut body: Incoming, kept_bytes: usize, deadline: Instant) -> BodyPrefix {
+async fn read_prefix(
+    connection: &mut HttpConnection,
+    mut body: Incoming,
+    kept_bytes: usize,
+    deadline: Instant,
+) -> BodyPrefix {
     if body.is_end_stream() {
         return BodyPrefix { body: Bytes::new(), truncated: false, read_to_its_end: true };
     }
     let mut kept = BytesMut::new();
     let mut read = 0;
     loop {
-        let frame = match timeout_at(deadline, body.frame()).await {
+        let frame = match timeout_at(deadline, connection.frame(&mut body)).await {
             Ok(Some(Ok(frame))) => frame,
             Ok(None) => {
                 let truncated = read > kept_bytes;
@@ -239,82 +255,12 @@ impl BodyPrefix {
     }
 }
 
-/// A request under way. If it is dropped before it has ended, its connection is closed, whatever is still to be written.
-struct OpenRequest {
-    link: CaptureConnection,
-    has_ended: bool,
-}
-
-impl OpenRequest {
-    /// The connection it was written to, if it came that far.
-    fn link(&self) -> Option<LinkFacts> {
-        let mut extras = http::Extensions::new();
-        self.link.connection_metadata().as_ref()?.get_extras(&mut extras);
-        extras.remove()
-    }
-
-    /// Closes its connection, and waits until it is.
-    async fn close(&self) {
-        if let Some(link) = self.link() {
-            link.give_up();
-            link.closed().await;
-        }
-    }
-
-    /// Its connection is not used again.
-    fn retire(&self) {
-        if let Some(connection) = self.link.connection_metadata().as_ref() {
-            connection.poison();
-        }
-    }
-
-    /// Its connection may be used again.
-    fn ended(mut self) {
-        self.has_ended = true;
-    }
-}
-
-impl Drop for OpenRequest {
-    fn drop(&mut self) {
-        if let Some(link) = self.link().filter(|_| !self.has_ended) {
-            link.give_up();
-        }
-    }
-}
-
-/// A body, and when all of it has been written. What fits into the buffers of a socket is not watched.
-fn watched(body: Bytes) -> (Bytes, Option<CancellationToken>) {
-    if body.len() <= limits::CARRIED_BYTES {
-        return (body, None);
-    }
-    let written = CancellationToken::new();
-    let watched = WatchedBody { body, _written: written.clone().drop_guard() };
-    (Bytes::from_owner(watched), Some(written))
-}
-
-/// hyper drops it with its last byte, or with the connection.
-struct WatchedBody {
-    body: Bytes,
-    _written: DropGuard,
-}
-
-impl AsRef<[u8]> for WatchedBody {
-    fn as_ref(&self) -> &[u8] {
-        &self.body
-    }
-}
-
 /// What went wrong, in the product's words.
-fn failure(error: &legacy::Error) -> HttpFailure {
-    if let Some(egress) = in_chain::<EgressError>(error) {
-        return HttpFailure::of_egress(egress);
-    }
-    let protocol = in_chain::<hyper::Error>(error).is_some_and(|hyper| {
-        hyper.is_parse()
-            || hyper.is_parse_too_large()
-            || hyper.is_parse_status()
-            || hyper.is_body_write_aborted()
-    });
+fn failure(error: &hyper::Error) -> HttpFailure {
+    let protocol = error.is_parse()
+        || error.is_parse_too_large()
+        || error.is_parse_status()
+        || error.is_body_write_aborted();
     if protocol {
         return HttpFailure::new(Fault::Protocol, "the answer is not well-formed HTTP");
     }

@@ -65,6 +65,8 @@ pub(super) struct RunningLane {
     pub(super) recent: Recent,
     /// What its slots were used for since the last sample.
     pub(super) slot_use: SlotUse,
+    /// Something waited when the last sample was taken.
+    waited: bool,
     /// What the destination was called, and its limit, when it was last read.
     called: Option<(Arc<str>, u32)>,
     /// In the queue of lanes to be looked at.
@@ -148,7 +150,9 @@ impl LaneTable {
         if let Some(since) = run.slot_use.since()
             && self.left_samples.len() < limits::LANE_ROLLUP_PLACES
         {
-            self.left_samples.extend(run.sample(id, since).filter(LaneSample::is_worth_noting));
+            let is_told = run.waited;
+            let sample = run.sample(id, since).filter(|sample| is_told || sample.is_worth_noting());
+            self.left_samples.extend(sample);
         }
         if let Some(wake_at) = run.wake_at {
             self.wakes.remove(&(wake_at, id));
@@ -397,7 +401,9 @@ impl LaneTable {
         for (id, run) in &mut self.lanes {
             self.denials.add(*id, run.name(), run.take_denied());
             let waits = !run.lane.is_quiet(now);
-            samples.extend(run.sample(*id, now).filter(|sample| waits || sample.is_worth_noting()));
+            // Once more when nothing waits any longer: that is news too.
+            let is_told = std::mem::replace(&mut run.waited, waits) || waits;
+            samples.extend(run.sample(*id, now).filter(|sample| is_told || sample.is_worth_noting()));
         }
         samples
     }

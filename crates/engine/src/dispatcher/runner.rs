@@ -193,22 +193,19 @@ impl AttemptRunner {
             consequence: destination.consequence(Settled::Ended(ending)),
         };
         self.ending += 1;
-        // Bounded by `may_end`. A settler that is gone means that the node is stopping and its grace has ended.
-        let _ = self.settler.endings.send(PendingSettlement { settlement, gate_word: None });
+        // Bounded by `may_end`.
+        self.settler.ended(PendingSettlement { settlement, gate_word: None, hurry: false });
     }
 
     pub(super) fn closed(&mut self, place: OpenPlace) {
         self.capacity.close(place);
     }
 
-    pub(super) fn finished(&mut self, pending: PendingSettlement, hurry: bool, now: Timestamp) {
+    pub(super) fn finished(&mut self, pending: PendingSettlement, now: Timestamp) {
         self.capacity.ended(pending.settlement.delivery.account_id);
         self.unflushed_since.get_or_insert(now);
         // Bounded by `may_start`: what is unflushed, and what was open when it said no.
-        let _ = self.settler.results.send(pending);
-        if hurry {
-            self.settler.hurry.notify_one();
-        }
+        self.settler.finished(pending);
     }
 
     pub(super) fn flushed(&mut self, flushed: &[DurableSettlement], now: Timestamp) {

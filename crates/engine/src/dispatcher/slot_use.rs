@@ -39,7 +39,7 @@ impl SlotUse {
     }
 }
 
-/// A lane at which something happened since the last sample, or in which something waits.
+/// A lane at which something happened since the last sample, or in which something waits or waited then.
 #[derive(Debug)]
 pub(crate) struct LaneSample {
     pub(crate) account_id: AccountId,

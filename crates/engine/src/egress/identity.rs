@@ -1,10 +1,9 @@
 //! Client certificates: whose connections they are.
 //!
 //! A connection that was made with a client certificate speaks for whoever the certificate is, so it is never used for
-//! anybody else. The pool keeps connections by the authority of a request's URI, and the label of an identity stands
-//! there before the number of its host's resolution (`5f…e1.17@example.com`). A label is a hash over the destination, its
+//! anybody else: connections are kept by the label of their identity as well. A label is a hash over the destination, its
 //! chain and its key: two destinations with the same certificate share no connection, and neither does one that has been
-//! given another. A label that nobody stands behind any more opens no connection, least of all one without a certificate.
+//! given another.
 
 use domain::{
     client_certificate::{self, CertificateError, KeyForm},
@@ -25,7 +24,7 @@ use tokio_rustls::TlsConnector;
 
 /// A client certificate of one destination, ready to be shown.
 pub struct ClientIdentity {
-    label: String,
+    label: Arc<str>,
     certified: Arc<CertifiedKey>,
 }
 
@@ -42,7 +41,7 @@ impl ClientIdentity {
         let key = client_certificate::private_key(key)?;
         let mut parts: Vec<&[u8]> = vec![id.bytes(), &key.der];
         parts.extend(chain.iter().map(Vec::as_slice));
-        let label = client_certificate::fingerprint(&parts);
+        let label = client_certificate::fingerprint(&parts).into();
         let chain = chain.into_iter().map(CertificateDer::from).collect();
         let der = key.der.to_vec();
         let der = match key.form {
@@ -55,8 +54,8 @@ impl ClientIdentity {
         Ok(Self { label, certified: Arc::new(certified) })
     }
 
-    pub(super) fn label(&self) -> &str {
-        &self.label
+    pub(super) fn label(&self) -> Arc<str> {
+        Arc::clone(&self.label)
     }
 }
 
@@ -75,7 +74,7 @@ pub(super) struct Identities(Mutex<KnownIdentities>);
 
 #[derive(Default)]
 struct KnownIdentities {
-    by_label: HashMap<String, (Weak<ClientIdentity>, TlsConnector)>,
+    by_label: HashMap<Arc<str>, (Weak<ClientIdentity>, TlsConnector)>,
     /// With so many those are forgotten that nobody has any more.
     sweep_at: usize,
 }
@@ -84,17 +83,18 @@ struct KnownIdentities {
 const SWEEP_FROM: usize = 64;
 
 impl Identities {
-    /// From now on connections are made with it, for as long as somebody has it.
+    /// What connections are made with that show it. It is the same, with the sessions that were begun, for as long as somebody
+    /// has the identity.
     pub(super) fn enter(
         &self,
         identity: &Arc<ClientIdentity>,
         config: impl FnOnce(Arc<CertifiedKey>) -> Result<ClientConfig, rustls::Error>,
-    ) -> Result<(), rustls::Error> {
+    ) -> Result<TlsConnector, rustls::Error> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((kept, _)) = known.by_label.get_mut(&identity.label) {
+        if let Some((kept, tls)) = known.by_label.get_mut(&identity.label) {
             // Made ready anew: the same certificate, and the same connections.
             *kept = Arc::downgrade(identity);
-            return Ok(());
+            return Ok(tls.clone());
         }
         if known.by_label.len() >= known.sweep_at.max(SWEEP_FROM) {
             known.by_label.retain(|_, (identity, _)| identity.strong_count() > 0);
@@ -102,15 +102,8 @@ impl Identities {
         }
         // With sessions of its own: one that was begun with a certificate goes on with it.
         let tls = TlsConnector::from(Arc::new(config(Arc::clone(&identity.certified))?));
-        known.by_label.insert(identity.label.clone(), (Arc::downgrade(identity), tls));
-        Ok(())
-    }
-
-    /// The TLS of an identity that somebody still has.
-    pub(super) fn tls(&self, label: &str) -> Option<TlsConnector> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (identity, tls) = known.by_label.get(label)?;
-        (identity.strong_count() > 0).then(|| tls.clone())
+        known.by_label.insert(identity.label(), (Arc::downgrade(identity), tls.clone()));
+        Ok(tls)
     }
 }
 

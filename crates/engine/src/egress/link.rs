@@ -8,7 +8,6 @@ use crate::{
 use domain::limits;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use std::{
-    future::Future,
     io,
     pin::Pin,
     sync::{
@@ -22,7 +21,7 @@ use tokio::{
     net::TcpStream,
     time::{Instant, timeout},
 };
-use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Both directions of a connection.
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {
@@ -71,8 +70,8 @@ pub struct LinkFacts {
     facts: ConnectionFacts,
     made_at: Instant,
     used: Arc<AtomicBool>,
-    /// Cancelled by the request that has no more use for it, however much of it is still unwritten.
-    given_up: CancellationToken,
+    /// The request has no more use for it, however much of it is still unwritten.
+    given_up: Arc<AtomicBool>,
     closed: CancellationToken,
     /// The other side did not accept our certificate, or wants one.
     refuses_us: Arc<AtomicBool>,
@@ -138,8 +137,8 @@ pub struct Link {
     is_deaf: bool,
     /// Bytes that were read since something was written.
     answered: usize,
-    /// There while a write has to wait: wakes the task that writes if the link is given up meanwhile.
-    until_given_up: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    /// A write has to wait.
+    has_unwritten: bool,
     /// Dropped after the stream: a request that waits for the end finds the socket closed.
     _closed: DropGuard,
 }
@@ -152,20 +151,19 @@ impl Link {
         count: &Arc<LinkCount>,
     ) -> Self {
         let closed = CancellationToken::new();
-        let given_up = CancellationToken::new();
         let made_at = Instant::now();
         let facts = LinkFacts {
             facts,
             made_at,
             used: Arc::default(),
-            given_up,
+            given_up: Arc::default(),
             closed: closed.clone(),
             refuses_us: Arc::default(),
             counted: Arc::new(CountedLink::new(Arc::clone(count))),
         };
-        let (until_given_up, _closed) = (None, closed.drop_guard());
-        let (reads_early_answers, is_deaf, answered) = (false, false, 0);
-        Self { stream, facts, fence, reads_early_answers, is_deaf, answered, until_given_up, _closed }
+        let _closed = closed.drop_guard();
+        let (reads_early_answers, is_deaf, has_unwritten, answered) = (false, false, false, 0);
+        Self { stream, facts, fence, reads_early_answers, is_deaf, answered, has_unwritten, _closed }
     }
 
     /// Waits for an answer where the other side takes no more, instead of failing.
@@ -183,7 +181,7 @@ impl Link {
         if ended { Err(io::Error::other("the lease has ended")) } else { Ok(()) }
     }
 
-    /// A write, which ends when the link is given up if it has to wait.
+    /// A write.
     ///
     /// That the other side takes no more is no end of an HTTP request: it may have answered before, as one does that will not
     /// have a body so large. What it said is read first, and where that ends the request ends.
@@ -198,16 +196,14 @@ impl Link {
                     self.is_deaf = true;
                 }
                 Poll::Ready(written) => {
-                    (self.answered, self.until_given_up) = (0, None);
+                    (self.answered, self.has_unwritten) = (0, false);
                     return Poll::Ready(written);
                 }
                 Poll::Pending => {}
             }
         }
-        let given_up = &self.facts.given_up;
-        let waits = self.until_given_up.get_or_insert_with(|| Box::pin(given_up.clone().cancelled_owned()));
-        ready!(waits.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::other("the request was given up")))
+        self.has_unwritten = true;
+        Poll::Pending
     }
 }
 
@@ -237,9 +233,13 @@ impl LinkFacts {
         self.counted.release_if_above(kept)
     }
 
-    /// Closes the socket without waiting for what is still to be written.
+    /// Its request is dropped, and the socket is to be closed with it, whatever is still to be written.
     pub(crate) fn give_up(&self) {
-        self.given_up.cancel();
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
     }
 
     /// Whether it ended over a client certificate. In TLS 1.3 that is said after the handshake: before our request, and then
@@ -248,8 +248,7 @@ impl LinkFacts {
         self.refuses_us.load(Ordering::Relaxed)
     }
 
-    /// Waits until the socket is closed. The connection lives in a task of its own and goes a moment after the request
-    /// that gave it up; until then the destination still counts it as open, and so must we.
+    /// Waits until the socket is closed: until then the destination still counts it as open, and so must we.
     pub(crate) async fn closed(&self) {
         // Closing is a matter of one poll: this bound is for a runtime that is choked.
         let _ = timeout(limits::CLOSE_PATIENCE, self.closed.cancelled()).await;
@@ -258,7 +257,7 @@ impl LinkFacts {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        if self.until_given_up.is_some() && self.facts.given_up.is_cancelled() {
+        if self.has_unwritten && self.facts.is_given_up() {
             self.stream.discard_unsent();
         }
         self.facts.counted.release();
@@ -267,7 +266,7 @@ impl Drop for Link {
 
 impl Connection for Link {
     fn connected(&self) -> Connected {
-        Connected::new().extra(self.facts.clone())
+        Connected::new()
     }
 }
 
@@ -305,7 +304,7 @@ impl AsyncWrite for Link {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.is_deaf || self.facts.given_up.is_cancelled() {
+        if self.is_deaf || self.facts.is_given_up() {
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut self.stream).poll_shutdown(cx)
@@ -381,7 +380,5 @@ mod tests {
 
         let mut http = link().reading_early_answers();
         assert!(http.write_all(b"POST").now_or_never().is_none(), "its answer may be on the way");
-        http.facts().give_up();
-        assert!(http.write_all(b"POST").await.is_err());
     }
 }

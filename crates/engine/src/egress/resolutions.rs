@@ -1,10 +1,10 @@
 //! The addresses of hosts, resolved and vetted in one step, and known for half a minute.
 //!
-//! They also decide which connections may be used again. The pool keeps connections by the authority of a request's URI,
-//! and every resolution has one of its own: its number stands before the host (`17@example.com:8443`), which nobody sees
-//! but the pool. A resolution that names all the addresses of the last one goes on under its number; any other takes a new
-//! one, and what the pool keeps under the old number is never asked for again and closed when it has been idle for long
-//! enough. So a connection is used only while the newest resolution names its address; nothing under way is cut.
+//! They also decide which connections may be used again. Every resolution has a number, and connections are kept by the
+//! number of the one that led to them. A resolution that names all the addresses of the last one goes on under its number;
+//! any other takes a new one, and what is kept under the old number is never asked for again and closed when it has been
+//! idle for long enough. So a connection is used only while the newest resolution names its address; nothing under way is
+//! cut.
 //!
 //! How old a resolution may be: it is chosen until [`limits::RESOLUTION_GOOD`], and whoever has chosen it has sent its
 //! request or given up within [`limits::TIMEOUT_MAX`]. Together that is [`limits::RESOLUTION_AGE_MAX`].
@@ -54,8 +54,8 @@ pub(super) struct Resolution {
     pub(super) host: Host,
     pub(super) port: u16,
     pub(super) addresses: Addresses,
-    /// What the pool keeps its connections under.
-    pub(super) pool_authority: Authority,
+    /// What its connections are kept under. No other host has it.
+    pub(super) number: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -189,15 +189,14 @@ impl Resolutions {
             }
         };
         let last = host.resolved.as_ref().map(|resolved| &resolved.resolution);
-        let pool_authority = match last.filter(|last| addresses.include(&last.addresses)) {
-            Some(last) => last.pool_authority.clone(),
+        let number = match last.filter(|last| addresses.include(&last.addresses)) {
+            Some(last) => last.number,
             None => {
                 known.number += 1;
-                let text = format!("{}@{}", known.number, key.authority);
-                text.parse().map_err(|_| EgressError::Blocked)?
+                known.number
             }
         };
-        let resolution = Arc::new(Resolution { host: name, port, addresses, pool_authority });
+        let resolution = Arc::new(Resolution { host: name, port, addresses, number });
         host.failed = None;
         host.resolved = Some(Resolved {
             resolution: Arc::clone(&resolution),

@@ -59,9 +59,12 @@ struct MemoryDialer {
     served: Arc<Mutex<Vec<Served>>>,
     /// Nobody is there, and this is how one learns of it.
     deserted: Mutex<Option<io::ErrorKind>>,
-    /// How long an answer takes.
+    /// How long an answer takes, and how long a call.
     pause: Arc<Mutex<Duration>>,
+    ringing: Mutex<Duration>,
     reached: Arc<Notify>,
+    /// Has the servers close what rests.
+    hang_up: Arc<Notify>,
 }
 
 #[derive(Clone, Copy)]
@@ -87,10 +90,15 @@ impl Dial for MemoryDialer {
         }
         let (ours, theirs) = duplex(64 * 1024);
         let (served, pause) = (Arc::clone(&self.served), Arc::clone(&self.pause));
-        let reached = Arc::clone(&self.reached);
+        let (reached, hang_up) = (Arc::clone(&self.reached), Arc::clone(&self.hang_up));
         tokio::spawn(async move {
-            let _ = serve(theirs, call, served, pause, reached).await;
+            tokio::select! {
+                _ = serve(theirs, call, served, pause, reached) => {}
+                () = hang_up.notified() => {}
+            }
         });
+        let ringing = *self.ringing.lock().unwrap();
+        sleep(ringing).await;
         Ok(Box::new(ours))
     }
 }
@@ -236,6 +244,46 @@ async fn more_connections_than_are_kept_in_all_are_closed_after_their_requests()
         world.burst(8).await;
     }
     assert_eq!(world.called().len(), 32);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_the_other_side_has_closed_is_not_used_again_and_goes_within_seconds() {
+    let world = World::new();
+    assert_eq!(world.sent().await, Ok(200));
+    world.dialer.hang_up.notify_waiters();
+    tokio::task::yield_now().await;
+    assert_eq!(world.sent().await, Ok(200), "by another");
+    assert_eq!((world.called().len(), world.served().len(), world.egress.links()), (2, 2, 1));
+    world.dialer.hang_up.notify_waiters();
+    sleep(2 * limits::IDLE_LOOK).await;
+    assert_eq!(world.egress.links(), 0, "whether there are requests or not");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_goes_by_the_connection_that_comes_back_before_its_own_is_made() {
+    let world = World::new();
+    *world.dialer.pause.lock().unwrap() = SECOND;
+    let first = world.sent();
+    let second = async {
+        world.dialer.reached.notified().await;
+        *world.dialer.ringing.lock().unwrap() = 5 * SECOND;
+        world.sent().await
+    };
+    let began = Instant::now();
+    assert_eq!(tokio::join!(first, second), (Ok(200), Ok(200)));
+    assert_eq!(began.elapsed(), 2 * SECOND, "one after the other");
+    sleep(4 * SECOND).await;
+    assert_eq!(world.egress.links(), 2, "and what was begun is kept");
+    world.burst(2).await;
+    assert_eq!(world.called().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_given_up_takes_its_connection_along_at_once() {
+    let world = World::new();
+    *world.dialer.pause.lock().unwrap() = 10 * SECOND;
+    assert!(timeout(SECOND, world.sent()).await.is_err());
+    assert_eq!(world.egress.links(), 0);
 }
 
 #[tokio::test(start_paused = true)]

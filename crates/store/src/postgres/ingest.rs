@@ -281,7 +281,11 @@ impl<'a> BatchColumns<'a> {
         let expands = self.events.deliveries.iter().any(Option::is_none);
         let named = self.events.other_routes.iter().any(Option::is_some);
         let sealed = self.events.sealed_headers.iter().any(Option::is_some);
-        self.tags.tag.is_empty() && !expands && !named && !sealed && !self.deliveries.sequenced.contains(&true)
+        self.tags.tag.is_empty()
+            && !expands
+            && !named
+            && !sealed
+            && !self.deliveries.sequenced.contains(&true)
     }
 
     /// Without what only long statements write.

@@ -75,6 +75,11 @@ impl Pattern {
         is_operational(&self.written)
     }
 
+    /// The only type that it matches, if there is only one.
+    pub fn exact(&self) -> Option<&str> {
+        matches!(self.shape, Shape::Exact).then_some(&*self.written)
+    }
+
     pub fn as_str(&self) -> &str {
         &self.written
     }

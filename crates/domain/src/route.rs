@@ -1,6 +1,7 @@
 //! Routes: which events go where. An event has one delivery for each destination, whichever routes lead it there
 //! ([`Deliverers`]). All of it is pure, so that the API can preview what ingest will do.
 
+mod sieve;
 mod table;
 
 pub use table::{RoutePlace, RouteTable};
@@ -189,7 +190,7 @@ impl<'a> Candidate<'a> {
 }
 
 /// Tells, of the routes that take an event, those that deliver it: for each destination the oldest. The routes come as
-/// [`RouteTable::of_source`] has them, so that nothing need be remembered but the destination before.
+/// [`RouteTable::that_may_take`] has them, so that nothing need be remembered but the destination before.
 #[derive(Debug, Default)]
 pub struct Deliverers(Option<DestinationId>);
 
@@ -203,7 +204,8 @@ impl Deliverers {
 /// The routes that deliver this event, by destination.
 pub fn fan_out<'r>(event: &Event, routes: &'r RouteTable) -> Vec<&'r Arc<Route>> {
     let (candidate, mut deliverers) = (Candidate::of(event, routes), Deliverers::default());
-    let taken = routes.of_source(event.source_id).filter(|route| route.takes(&candidate));
+    let may_take = routes.that_may_take(event.source_id, candidate.event_type);
+    let taken = may_take.filter(|route| route.takes(&candidate));
     taken.filter(|route| deliverers.includes(route)).collect()
 }
 

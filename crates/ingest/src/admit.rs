@@ -367,7 +367,8 @@ impl Matcher {
         let exactly = snapshot.table.count(event.source_id) > self.most;
         let enough = if exactly { self.most } else { self.inline };
         let (mut made, mut destinations, mut deliverers) = (FanOut::default(), 0, Deliverers::default());
-        for route in snapshot.table.of_source(event.source_id).filter(|route| route.takes(&candidate)) {
+        let may_take = snapshot.table.that_may_take(event.source_id, candidate.event_type);
+        for route in may_take.filter(|route| route.takes(&candidate)) {
             if !deliverers.includes(route) {
                 made.name(route);
                 continue;

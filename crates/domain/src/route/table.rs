@@ -1,9 +1,13 @@
 //! An account's routes, arranged for matching: by the source they belong to, and there in pages by destination and, of one
 //! destination, by age. So the routes that would deliver the same event twice stand beside each other, and matching need
 //! not remember where it has been. A change makes only the pages anew that it touches, so that an account of 100,000
-//! routes can change one of them at any time.
+//! routes can change one of them at any time. Of each page it is known which types of events its routes may take
+//! ([`TypeSieve`]), so that an event is held against few of them.
 
-use super::Route;
+use super::{
+    Route,
+    sieve::{TypeMark, TypeSieve},
+};
 use crate::{
     id::{DestinationId, RouteId, SourceId},
     limits::ROUTES_PAGE,
@@ -29,9 +33,28 @@ type PageKey = (DestinationId, RouteId);
 /// The routes of one source, or of what is published. Pages are never empty.
 #[derive(Debug, Clone, Default)]
 struct SourceRoutes {
-    pages: Vec<Arc<Vec<Arc<Route>>>>,
+    pages: Vec<Arc<Page>>,
     routes: usize,
     filters: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Page {
+    routes: Vec<Arc<Route>>,
+    types: TypeSieve,
+}
+
+impl Page {
+    fn new(routes: Vec<Arc<Route>>) -> Self {
+        Self { types: TypeSieve::of(&routes), routes }
+    }
+
+    /// What `change` says of it.
+    fn change<T>(&mut self, change: impl FnOnce(&mut Vec<Arc<Route>>) -> T) -> T {
+        let said = change(&mut self.routes);
+        self.types = TypeSieve::of(&self.routes);
+        said
+    }
 }
 
 impl RouteTable {
@@ -66,7 +89,7 @@ impl RouteTable {
 
     /// All routes, source by source.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Route>> {
-        self.by_source.values().flat_map(|source| source.pages.iter().flat_map(|page| page.iter()))
+        self.by_source.values().flat_map(|source| source.pages.iter().flat_map(|page| page.routes.iter()))
     }
 
     /// How many routes a source has; None is what is published.
@@ -79,10 +102,21 @@ impl RouteTable {
         self.pages(source_id).flatten()
     }
 
-    /// The same, a page at a time.
+    /// The same without most of those that do not take events of this type.
+    pub fn that_may_take(
+        &self,
+        source_id: Option<SourceId>,
+        event_type: &str,
+    ) -> impl Iterator<Item = &Arc<Route>> {
+        let mark = TypeMark::of(event_type);
+        let pages = self.by_source.get(&source_id).map_or(&[][..], |source| &source.pages);
+        pages.iter().filter(move |page| page.types.may_take(mark)).flat_map(|page| &page.routes)
+    }
+
+    /// All of one source, a page at a time.
     pub(super) fn pages(&self, source_id: Option<SourceId>) -> impl Iterator<Item = &[Arc<Route>]> {
         let pages = self.by_source.get(&source_id).map_or(&[][..], |source| &source.pages);
-        pages.iter().map(|page| page.as_slice())
+        pages.iter().map(|page| page.routes.as_slice())
     }
 }
 
@@ -103,7 +137,7 @@ impl SourceRoutes {
 
     fn rebuild(&mut self, gone: &[PageKey], come: Vec<Arc<Route>>) {
         let mut routes: HashMap<RouteId, Arc<Route>> =
-            self.pages.iter().flat_map(|page| page.iter()).map(|route| (route.id, route.clone())).collect();
+            self.pages.iter().flat_map(|page| &page.routes).map(|route| (route.id, route.clone())).collect();
         for (_, id) in gone {
             routes.remove(id);
         }
@@ -112,22 +146,22 @@ impl SourceRoutes {
         routes.sort_unstable_by_key(key);
         self.routes = routes.len();
         self.filters = routes.iter().filter(|route| route.filter.is_some()).count();
-        self.pages = routes.chunks(ROUTES_PAGE).map(|page| Arc::new(page.to_vec())).collect();
+        self.pages = routes.chunks(ROUTES_PAGE).map(|page| Arc::new(Page::new(page.to_vec()))).collect();
     }
 
     /// The first page that ends at or behind this key.
     fn page_of(&self, wanted: PageKey) -> usize {
-        self.pages.partition_point(|page| page.last().is_some_and(|last| key(last) < wanted))
+        self.pages.partition_point(|page| page.routes.last().is_some_and(|last| key(last) < wanted))
     }
 
     fn remove(&mut self, wanted: PageKey) {
         let at = self.page_of(wanted);
         let Some(page) = self.pages.get_mut(at) else { return };
-        let Ok(place) = page.binary_search_by_key(&wanted, key) else { return };
-        let route = Arc::make_mut(page).remove(place);
+        let Ok(place) = page.routes.binary_search_by_key(&wanted, key) else { return };
+        let route = Arc::make_mut(page).change(|routes| routes.remove(place));
         self.routes -= 1;
         self.filters -= usize::from(route.filter.is_some());
-        if page.is_empty() {
+        if page.routes.is_empty() {
             self.pages.remove(at);
         }
     }
@@ -139,18 +173,18 @@ impl SourceRoutes {
         let at = self.page_of(key(&route));
         if at == self.pages.len() {
             // Behind all others: onto the last page while that has room, so that pages fill up one after the other.
-            match self.pages.last_mut().filter(|page| page.len() < ROUTES_PAGE) {
-                Some(page) => Arc::make_mut(page).push(route),
-                None => self.pages.push(Arc::new(vec![route])),
+            match self.pages.last_mut().filter(|page| page.routes.len() < ROUTES_PAGE) {
+                Some(page) => Arc::make_mut(page).change(|routes| routes.push(route)),
+                None => self.pages.push(Arc::new(Page::new(vec![route]))),
             }
             return;
         }
         let page = Arc::make_mut(&mut self.pages[at]);
-        let place = page.partition_point(|other| key(other) < key(&route));
-        page.insert(place, route);
-        if page.len() > ROUTES_PAGE {
-            let rest = page.split_off(ROUTES_PAGE / 2);
-            self.pages.insert(at + 1, Arc::new(rest));
+        let place = page.routes.partition_point(|other| key(other) < key(&route));
+        page.change(|routes| routes.insert(place, route));
+        if page.routes.len() > ROUTES_PAGE {
+            let rest = page.change(|routes| routes.split_off(ROUTES_PAGE / 2));
+            self.pages.insert(at + 1, Arc::new(Page::new(rest)));
         }
     }
 }

@@ -14,6 +14,10 @@ fn source(n: u128) -> Option<SourceId> {
     Some(SourceId::from_uuid(id(n)))
 }
 
+fn route_id(n: u128) -> RouteId {
+    RouteId::from_uuid(id(n))
+}
+
 fn destination(n: u128) -> DestinationId {
     DestinationId::from_uuid(id(n))
 }
@@ -235,6 +239,19 @@ fn a_change_makes_few_pages_anew() {
     assert_eq!((before.count(source(1)), after.count(source(1))), (count as usize, count as usize));
 }
 
+#[test]
+fn an_event_is_held_against_few_of_many_routes_that_name_their_types() {
+    let count = 100 * ROUTES_PAGE as u128;
+    let named = |n: u128| patterns(n, &[&format!("order.{n}")]);
+    let table = table((0..count).map(named));
+    let held_against = |event_type: &str| table.that_may_take(source(1), event_type).count();
+    let tries = [0, 300, 9_000, 25_599].map(|n| held_against(&format!("order.{n}")));
+    assert!(tries.iter().all(|routes| (ROUTES_PAGE..=12 * ROUTES_PAGE).contains(routes)), "{tries:?}");
+    assert!(held_against("order.none") <= 12 * ROUTES_PAGE);
+    let with_a_star = table.changed(&[], [Arc::new(patterns(count, &["order.*"]))]);
+    assert!(with_a_star.that_may_take(source(1), "order.none").any(|route| route.id == route_id(count)));
+}
+
 proptest! {
     /// However it came about, a table is its routes, sorted.
     #[test]
@@ -249,7 +266,9 @@ proptest! {
             let come: std::collections::BTreeMap<_, _> = come.into_iter().map(|n| {
                 let filter = (n % 7 == 0).then(|| Filter::compile(&json!({})).expect("a filter"));
                 let source_id = source(from).filter(|_| from > 0);
-                let route = to((n * 31 + from) % 97, Route { source_id, filter, ..route(n) });
+                let named = format!("t{}", n % 50);
+                let of_type = patterns(n, &[if n % 101 == 0 { "*" } else { &named }, "t.more"]);
+                let route = to((n * 31 + from) % 97, Route { source_id, filter, ..of_type });
                 (route.id, Arc::new(route))
             }).collect();
             let named: Vec<_> = gone.iter().chain(come.keys())
@@ -263,6 +282,14 @@ proptest! {
                 prop_assert_eq!(changed.count(from), ids(&anew).len());
                 prop_assert_eq!(changed.has_filters(from), anew.has_filters(from));
                 prop_assert!(changed.pages(from).all(|page| !page.is_empty() && page.len() <= ROUTES_PAGE));
+                for event_type in ["t0", "t7", "t49", "t.more", "t50"] {
+                    let event = event(event_type, "{}");
+                    let candidate = Candidate::of(&event, &changed);
+                    let takes = |route: &&Arc<Route>| route.takes(&candidate);
+                    let all: Vec<_> = changed.of_source(from).filter(takes).map(|route| route.id).collect();
+                    let found = changed.that_may_take(from, event_type).filter(takes);
+                    prop_assert_eq!(found.map(|route| route.id).collect::<Vec<_>>(), all);
+                }
             }
         }
     }

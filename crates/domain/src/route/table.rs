@@ -33,18 +33,18 @@ type PageKey = (DestinationId, RouteId);
 /// The routes of one source, or of what is published. Pages are never empty.
 #[derive(Debug, Clone, Default)]
 struct SourceRoutes {
-    pages: Vec<Arc<Page>>,
+    pages: Vec<Arc<RoutePage>>,
     routes: usize,
     filters: usize,
 }
 
 #[derive(Debug, Clone)]
-struct Page {
+struct RoutePage {
     routes: Vec<Arc<Route>>,
     types: TypeSieve,
 }
 
-impl Page {
+impl RoutePage {
     fn new(routes: Vec<Arc<Route>>) -> Self {
         Self { types: TypeSieve::of(&routes), routes }
     }
@@ -146,7 +146,7 @@ impl SourceRoutes {
         routes.sort_unstable_by_key(key);
         self.routes = routes.len();
         self.filters = routes.iter().filter(|route| route.filter.is_some()).count();
-        self.pages = routes.chunks(ROUTES_PAGE).map(|page| Arc::new(Page::new(page.to_vec()))).collect();
+        self.pages = routes.chunks(ROUTES_PAGE).map(|page| Arc::new(RoutePage::new(page.to_vec()))).collect();
     }
 
     /// The first page that ends at or behind this key.
@@ -175,7 +175,7 @@ impl SourceRoutes {
             // Behind all others: onto the last page while that has room, so that pages fill up one after the other.
             match self.pages.last_mut().filter(|page| page.routes.len() < ROUTES_PAGE) {
                 Some(page) => Arc::make_mut(page).change(|routes| routes.push(route)),
-                None => self.pages.push(Arc::new(Page::new(vec![route]))),
+                None => self.pages.push(Arc::new(RoutePage::new(vec![route]))),
             }
             return;
         }
@@ -184,7 +184,7 @@ impl SourceRoutes {
         page.change(|routes| routes.insert(place, route));
         if page.routes.len() > ROUTES_PAGE {
             let rest = page.change(|routes| routes.split_off(ROUTES_PAGE / 2));
-            self.pages.insert(at + 1, Arc::new(Page::new(rest)));
+            self.pages.insert(at + 1, Arc::new(RoutePage::new(rest)));
         }
     }
 }

@@ -676,9 +676,9 @@ pub const FETCH_LANES: usize = 512;
 pub const FETCH_ROWS: usize = 8_192;
 /// A lane with nothing to do is forgotten after this; at once if there are so many that others wait to be entered.
 pub const LANE_IDLE: Duration = Duration::from_secs(60);
-/// Lanes a node has in memory (a few kilobytes each) before those that something waits in are entered one by one, how
-/// many are at least entered in a second, and how many may wait for it.
-pub const LANES_KEPT: usize = 8_192;
+/// Lanes a node has in memory (some five kilobytes each) before those that something waits in are entered one by one, unless
+/// a setting says otherwise, how many are at least entered in a second, and how many may wait for it.
+pub const LANES_KEPT: usize = 32_768;
 pub const LANES_A_SECOND: u32 = 2_000;
 pub const LANES_WAITING: usize = 200_000;
 /// Up to so many lanes that are named together are entered at once: an event's, not a crowd's.

@@ -1,7 +1,8 @@
 //! Routes: which events go where. An event has one delivery for each destination, whichever routes lead it there
 //! ([`Deliverers`]). All of it is pure, so that the API can preview what ingest will do.
 
-mod sieve;
+mod by_type;
+mod pages;
 mod table;
 
 pub use table::{RoutePlace, RouteTable};

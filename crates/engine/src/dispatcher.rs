@@ -96,6 +96,7 @@ impl Dispatcher {
         ownership_view: Arc<OwnershipView>,
         outbox: Arc<Outbox>,
         reports: mpsc::UnboundedSender<ShardReport>,
+        lanes_kept: usize,
     ) -> Self {
         Self {
             runner,
@@ -104,7 +105,7 @@ impl Dispatcher {
             outbox,
             reports,
             shards: Shards::default(),
-            lanes: LaneTable::default(),
+            lanes: LaneTable::with_room_for(lanes_kept),
             quiet_wanted: false,
             waiting_lanes: WaitingLanes::default(),
             made_at: None,

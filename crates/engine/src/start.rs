@@ -53,6 +53,8 @@ pub struct EngineParts {
 #[derive(Debug, Clone)]
 pub struct EngineSettings {
     pub max_in_flight: usize,
+    /// Destinations that are kept in memory with what they are delivered.
+    pub lanes_kept: usize,
     /// Connections to destinations that are kept, busy and idle.
     pub kept_connections: usize,
     pub connect_timeout: Duration,
@@ -86,6 +88,7 @@ impl Default for EngineSettings {
     fn default() -> Self {
         Self {
             max_in_flight: limits::IN_FLIGHT,
+            lanes_kept: limits::LANES_KEPT,
             kept_connections: limits::KEPT_CONNECTIONS,
             connect_timeout: limits::CONNECT_TIMEOUT,
             lease: limits::LEASE,
@@ -191,8 +194,8 @@ impl Engine {
         );
         // Bounded by the dispatcher: see `ShardReport`.
         let (reports, reported) = mpsc::unbounded_channel();
-        let dispatcher =
-            Dispatcher::new(lanes, fetcher, Arc::clone(&ownership_view), Arc::clone(&outbox), reports);
+        let (view, told) = (Arc::clone(&ownership_view), Arc::clone(&outbox));
+        let dispatcher = Dispatcher::new(lanes, fetcher, view, told, reports, settings.lanes_kept);
         let membership_moved = Arc::new(Notify::new());
         let owner = Owner {
             joiner,

@@ -69,6 +69,7 @@ pub(crate) struct Config {
     pub(crate) dns: Dns,
     pub(crate) proxy: Option<Proxy>,
     pub(crate) max_in_flight: usize,
+    pub(crate) lanes_kept: usize,
     pub(crate) connect_timeout: Duration,
     pub(crate) gate: GateSettings,
     /// What destinations go by where neither they nor their account say anything.
@@ -165,6 +166,7 @@ impl Config {
             dns: layers.read("dns", dns)?,
             proxy: proxy(layers)?,
             max_in_flight: layers.read("delivery.max_in_flight", |text| number(text, 1..=1_000_000))?,
+            lanes_kept: layers.read("delivery.lanes", |text| number(text, 1_000..=1_000_000))?,
             connect_timeout: layers
                 .read("delivery.connect_timeout", |text| duration(text, MILLISECOND..=limits::TIMEOUT_MAX))?,
             gate: gate(layers)?,

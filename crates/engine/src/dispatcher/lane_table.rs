@@ -24,7 +24,10 @@ use store::{GateWord, LaneRow, LaneView};
 
 #[derive(Default)]
 pub(super) struct LaneTable {
-    lanes: HashMap<DestinationId, RunningLane>,
+    /// How many a node should have in memory.
+    most: usize,
+    /// In boxes: half of the places of a table that has grown are empty.
+    lanes: HashMap<DestinationId, Box<RunningLane>>,
     /// When to wake which lane; one entry a lane at most.
     wakes: BTreeSet<(Timestamp, DestinationId)>,
     /// Lanes that have rows in memory, to be checked for rows that are too old; one entry a lane, in time order.
@@ -95,6 +98,10 @@ pub(super) struct RunningLane {
 }
 
 impl LaneTable {
+    pub(super) fn with_room_for(most: usize) -> Self {
+        Self { most, ..Self::default() }
+    }
+
     /// The lane of a destination, and whether it is new.
     pub(super) fn enter(
         &mut self,
@@ -108,13 +115,14 @@ impl LaneTable {
                 self.idling.push_back((now.plus(limits::LANE_IDLE), id));
                 self.by_shard.entry(shard).or_default().insert(id);
                 self.readings += 1;
-                (entry.insert(RunningLane { shard, change: self.readings, ..RunningLane::default() }), true)
+                let run = RunningLane { shard, change: self.readings, ..RunningLane::default() };
+                (entry.insert(Box::new(run)), true)
             }
         }
     }
 
     pub(super) fn get_mut(&mut self, id: DestinationId) -> Option<&mut RunningLane> {
-        self.lanes.get_mut(&id)
+        self.lanes.get_mut(&id).map(Box::as_mut)
     }
 
     pub(super) fn contains(&self, id: DestinationId) -> bool {
@@ -363,12 +371,12 @@ impl LaneTable {
 
     /// As many lanes as a node should have in memory.
     pub(super) fn is_full(&self) -> bool {
-        self.lanes.len() >= limits::LANES_KEPT
+        self.lanes.len() >= self.most
     }
 
     /// As many as a crowd may bring: the last places are for those that come alone.
     pub(super) fn is_crowded(&self) -> bool {
-        self.lanes.len() + limits::LANES_AT_ONCE >= limits::LANES_KEPT
+        self.lanes.len() + limits::LANES_AT_ONCE >= self.most
     }
 
     /// Others wait to be entered: lanes with nothing to do go at once, ill ones too if what they must remember is

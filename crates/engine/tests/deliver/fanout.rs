@@ -82,9 +82,10 @@ impl Bench {
 async fn an_event_reaches_more_destinations_than_a_node_keeps_lanes() {
     let welcoming = Arc::new(Welcoming::default());
     // The net is not needed: it would only hide a lane that was forgotten.
-    let settings = EngineSettings { rescan: Duration::from_secs(3600), ..EngineSettings::default() };
+    let settings =
+        EngineSettings { lanes_kept: 500, rescan: Duration::from_secs(3600), ..EngineSettings::default() };
     let bench = bench_with(settings, Some(Sinks::http(welcoming.clone()))).await;
-    let count = limits::LANES_KEPT + 500;
+    let count = 1_500;
     for at in 0..count {
         bench.destination(&at.to_string(), |_| {}).await;
     }

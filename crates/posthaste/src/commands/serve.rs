@@ -423,6 +423,7 @@ async fn accepted(config: &Config) -> Result<Vec<String>, Failure> {
 fn engine_settings(config: &Config) -> Result<EngineSettings, Failure> {
     Ok(EngineSettings {
         max_in_flight: config.max_in_flight,
+        lanes_kept: config.lanes_kept,
         connect_timeout: config.connect_timeout,
         lease: config.lease,
         rescan: config.rescan,

@@ -38,6 +38,7 @@ fn without_a_word_every_setting_has_the_products_default() {
     assert_eq!(config.rescan, limits::RESCAN);
     assert_eq!(config.grace, limits::SHUTDOWN_GRACE);
     assert_eq!(config.max_in_flight, limits::IN_FLIGHT);
+    assert_eq!(config.lanes_kept, limits::LANES_KEPT);
     assert_eq!(config.connect_timeout, limits::CONNECT_TIMEOUT);
     assert_eq!(config.gate, GateSettings::default());
     assert_eq!(config.defaults, DeliverySettings::default());

@@ -13,6 +13,7 @@ mod output;
 mod progress;
 mod surroundings;
 mod telemetry;
+mod threads;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -27,7 +28,8 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let json = cli.json;
     use_small_pages();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(threads::of_a_set()).enable_all().build();
     let ended = match runtime {
         Ok(runtime) => runtime.block_on(run(cli)),
         Err(error) => Err(Failure::failed(error)),

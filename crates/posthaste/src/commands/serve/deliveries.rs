@@ -5,7 +5,7 @@
 //! 23 s; in two, 78 ms and 0.2 s, for about three percent more CPU an event. The deliveries' threads are not niced: they
 //! fell behind their lanes, and what was in memory was read from the store again.
 
-use crate::failure::Failure;
+use crate::{failure::Failure, threads};
 use async_trait::async_trait;
 use domain::metrics::{MetricKind, Text};
 use std::{future::Future, sync::Arc};
@@ -16,7 +16,8 @@ pub(super) struct DeliveryThreads(Option<Runtime>);
 
 impl DeliveryThreads {
     pub(super) fn start() -> Result<Self, Failure> {
-        let runtime = Builder::new_multi_thread().thread_name("deliver").enable_all().build();
+        let mut builder = Builder::new_multi_thread();
+        let runtime = builder.worker_threads(threads::of_a_set()).thread_name("deliver").enable_all().build();
         runtime.map(|runtime| Self(Some(runtime))).map_err(Failure::failed)
     }
 

@@ -629,6 +629,9 @@ pub const SETTLE_WAIT: Duration = Duration::from_millis(40);
 pub const BATCH_INTERVAL_TIMES: u32 = 4;
 pub const BATCH_INTERVAL_MIN: Duration = Duration::from_millis(5);
 pub const BATCH_INTERVAL_MAX: Duration = Duration::from_millis(40);
+/// So many times that after a read that found everything there was, as where other nodes hand over what they have taken in:
+/// the next finds more.
+pub const BATCH_INTERVAL_SPARSE: u32 = 2;
 
 // --- Tracks of ordered lanes ----------------------------------------------------------------------------------------
 
@@ -676,9 +679,11 @@ pub const FETCH_LANES: usize = 512;
 pub const FETCH_ROWS: usize = 8_192;
 /// A lane with nothing to do is forgotten after this; at once if there are so many that others wait to be entered.
 pub const LANE_IDLE: Duration = Duration::from_secs(60);
-/// Lanes a node has in memory (some five kilobytes each) before those that something waits in are entered one by one, unless
+/// Lanes a node has in memory (some eight kilobytes each) before those that something waits in are entered one by one, unless
 /// a setting says otherwise, how many are at least entered in a second, and how many may wait for it.
 pub const LANES_KEPT: usize = 32_768;
+/// The same while a crowd waits: its lanes have one delivery each, and are let go of again.
+pub const LANES_BESIDE_CROWDS: usize = 8_192;
 pub const LANES_A_SECOND: u32 = 2_000;
 pub const LANES_WAITING: usize = 200_000;
 /// Up to so many lanes that are named together are entered at once: an event's, not a crowd's.
@@ -849,7 +854,7 @@ pub const MEMBERSHIP_READ: Duration = Duration::from_secs(10);
 /// A renewal that failed is tried again this soon: a node that comes back late after an outage may be taken for dead.
 pub const RENEWAL_RETRY: Duration = Duration::from_millis(500);
 /// Hand-overs to other nodes are told at most this often, and so many destinations by name; beyond, by shard.
-pub const WAKES_PAUSE: Duration = Duration::from_millis(10);
+pub const WAKES_PAUSE: Duration = Duration::from_millis(25);
 pub const WAKES_NAMED: usize = 10_000;
 /// How often the versions of the accounts that have lanes here are compared, and how many in one statement.
 pub const VERSIONS_LOOK: Duration = Duration::from_millis(250);

@@ -376,7 +376,7 @@ impl LaneTable {
 
     /// As many as a crowd may bring: the last places are for those that come alone.
     pub(super) fn is_crowded(&self) -> bool {
-        self.lanes.len() + limits::LANES_AT_ONCE >= self.most
+        self.lanes.len() + limits::LANES_AT_ONCE >= self.most.min(limits::LANES_BESIDE_CROWDS)
     }
 
     /// Others wait to be entered: lanes with nothing to do go at once, ill ones too if what they must remember is

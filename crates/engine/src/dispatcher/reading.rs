@@ -59,7 +59,9 @@ impl Dispatcher {
         match result {
             Ok(windows) => {
                 self.fetching.succeeded();
-                self.fetching.wait_interval(now);
+                let is_full = |(asked, rows): (&LaneQuery, &Vec<_>)| rows.len() >= asked.query.limit;
+                let has_more = !self.waiting_lanes.is_empty() || queries.iter().zip(&windows).any(is_full);
+                self.fetching.wait_interval(has_more, now);
                 let mut loader = self.runner.loader();
                 for (LaneQuery { destination, epoch, query }, rows) in queries.into_iter().zip(windows) {
                     let Some(lane) = self.lane_of(destination, epoch) else { continue };

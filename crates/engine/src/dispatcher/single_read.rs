@@ -1,7 +1,7 @@
 //! A read of which there is never more than one under way.
 
 use crate::{backoff::Backoff, batch_interval::batch_interval};
-use domain::time::Timestamp;
+use domain::{limits, time::Timestamp};
 
 #[derive(Debug, Default)]
 pub(super) struct SingleRead {
@@ -40,9 +40,10 @@ impl SingleRead {
         self.backoff.reset();
     }
 
-    /// While there is load the next one waits until more has gathered.
-    pub(super) fn wait_interval(&mut self, now: Timestamp) {
-        self.not_before = self.begun_at.map(|begun| begun.plus(batch_interval(now.since(begun))));
+    /// While there is load the next one waits until more has gathered: for longer if this one has left nothing.
+    pub(super) fn wait_interval(&mut self, has_more: bool, now: Timestamp) {
+        let times = if has_more { 1 } else { limits::BATCH_INTERVAL_SPARSE };
+        self.not_before = self.begun_at.map(|begun| begun.plus(batch_interval(now.since(begun)) * times));
     }
 
     pub(super) fn failed(&mut self, not_before: Timestamp) {

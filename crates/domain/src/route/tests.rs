@@ -252,6 +252,7 @@ fn an_event_is_held_against_the_routes_that_name_its_type_and_those_with_a_star(
     assert_eq!(tries, [count as usize, 1, 1, 0]);
     let with_a_star = table.changed(&[], [Arc::new(patterns(count, &["order.*"]))]);
     assert_eq!(["order.300", "order.none"].map(|name| held_against(&with_a_star, name)), [2, 1]);
+    assert!(with_a_star.that_may_take(source(1), "order.none").all(|route| route.id == route_id(count)));
 }
 
 proptest! {

@@ -28,9 +28,11 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let json = cli.json;
     use_small_pages();
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(threads::of_a_set()).enable_all().build();
-    let ended = match runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if matches!(cli.command, Command::Serve(_)) {
+        builder.worker_threads(threads::of_a_set());
+    }
+    let ended = match builder.enable_all().build() {
         Ok(runtime) => runtime.block_on(run(cli)),
         Err(error) => Err(Failure::failed(error)),
     };
